@@ -1,0 +1,27 @@
+"""Train for the metric you report: any metric of the confusion matrix as a differentiable loss.
+
+This package needs NumPy only. Front-ends are imported by name: `anyloss.torch`, ...
+"""
+
+from anyloss import steps
+from anyloss.counts import Counts, counts, score
+from anyloss.metrics import METRICS, Metric, metric
+from anyloss.slopes import gradient
+from anyloss.steps import scale_range
+from anyloss.threshold import Threshold, best_threshold
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "METRICS",
+    "Counts",
+    "Metric",
+    "Threshold",
+    "best_threshold",
+    "counts",
+    "gradient",
+    "metric",
+    "scale_range",
+    "score",
+    "steps",
+]

@@ -1,0 +1,171 @@
+"""A metric written as text: `2*tp / (2*tp + fp + fn)`, parsed by walking a small syntax tree.
+
+Nothing is ever evaluated as code: only numbers, the four cells, `+ - * / **`, parentheses and
+`sqrt( )` pass, and their number and size are limited, so that a formula from outside is harmless.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import operator
+import warnings
+from typing import Any
+
+CELLS = ("tp", "fn", "fp", "tn")
+MAX_CHARACTERS = 500
+MAX_NODES = 200
+MAX_EXPONENT = 8.0
+
+_BINARY = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "**"}
+_APPLY: dict[str, Any] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.truediv,
+    "**": operator.pow,
+}
+Node = float | str | tuple[str, Any, Any]
+
+
+class Formula:
+    """A metric given as text, called with the four cells like any other metric.
+
+    >>> Formula("tp / (tp + 2*fn)")(tp=6.0, fn=2.0, fp=1.0, tn=9.0)
+    0.6
+    >>> Formula("tp / (tp + precision)")
+    Traceback (most recent call last):
+    ...
+    ValueError: unknown name 'precision' in the formula; use tp, fn, fp, tn, numbers and sqrt( )
+        tp / (tp + precision)
+                   ^
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._tree = _Parser(text).parse()
+
+    def __call__(self, tp: Any, fn: Any, fp: Any, tn: Any) -> Any:
+        return _walk(self._tree, {"tp": tp, "fn": fn, "fp": fp, "tn": tn})
+
+    def __repr__(self) -> str:
+        return f"Formula({self.text!r})"
+
+
+def _walk(node: Node, cells: dict[str, Any]) -> Any:
+    if isinstance(node, float):
+        return node
+    if isinstance(node, str):
+        return cells[node]
+    symbol, left, right = node
+    return _APPLY[symbol](_walk(left, cells), _walk(right, cells))
+
+
+class _Parser:
+    """Text to a tree of floats, cell names and `(symbol, left, right)`; errors show the place."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.indent = len(text) - len(text.lstrip())
+        self.nodes = 0
+        self.uses_cells = False
+
+    def parse(self) -> Node:
+        if len(self.text) > MAX_CHARACTERS:
+            raise ValueError(
+                f"a formula has at most {MAX_CHARACTERS} characters; got {len(self.text)}"
+            )
+        for column, character in enumerate(self.text):
+            if not (character.isascii() and (character.isprintable() or character == "\t")):
+                raise self.fault(f"a formula is plain ASCII on one line; got {character!r}", column)
+        stripped = self.text.lstrip()
+        if not stripped:
+            raise ValueError("the formula is empty; write one such as 'tp / (tp + fp + fn)'")
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # Python's hints about odd literals
+                body = ast.parse(stripped, mode="eval").body
+        except SyntaxError as error:
+            column = self.indent + (error.offset or 1) - 1
+            raise self.fault(f"the formula is not well formed ({error.msg})", column) from None
+        except (MemoryError, RecursionError, ValueError):
+            raise self.fault("the formula is nested too deeply", 0) from None
+        tree = self.node(body)
+        if not self.uses_cells:
+            raise self.fault("the formula uses none of tp, fn, fp, tn", self.indent)
+        return tree
+
+    def node(self, node: ast.expr) -> Node:
+        self.nodes += 1
+        column = self.indent + node.col_offset
+        if self.nodes > MAX_NODES:
+            raise self.fault(f"a formula has at most {MAX_NODES} parts", column)
+        if isinstance(node, ast.Constant):
+            return self.number(node.value, column)
+        if isinstance(node, ast.Name):
+            if node.id not in CELLS:
+                raise self.fault(
+                    f"unknown name {node.id!r} in the formula; use tp, fn, fp, tn, numbers and "
+                    "sqrt( )",
+                    column,
+                )
+            self.uses_cells = True
+            return node.id
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.UAdd | ast.USub):
+            sign = -1.0 if isinstance(node.op, ast.USub) else 1.0
+            inner = self.node(node.operand)
+            return sign * inner if isinstance(inner, float) else ("*", sign, inner)
+        if isinstance(node, ast.BinOp) and type(node.op) in _BINARY:
+            return self.operation(node, column)
+        if isinstance(node, ast.Call):
+            return self.root(node, column)
+        raise self.fault(
+            "only + - * / **, parentheses, numbers, tp, fn, fp, tn and sqrt( ) are allowed", column
+        )
+
+    def number(self, value: Any, column: int) -> float:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise self.fault(f"expected a number; got {value!r}", column)
+        if abs(value) > 1e100 or not math.isfinite(value):
+            raise self.fault("a number in a formula must be finite and at most 1e100", column)
+        return float(value)
+
+    def operation(self, node: ast.BinOp, column: int) -> Node:
+        symbol = _BINARY[type(node.op)]
+        left, right = self.node(node.left), self.node(node.right)
+        place = self.indent + node.right.col_offset
+        if symbol == "**":
+            right = self.exponent(right, place)
+        if symbol == "/" and right == 0.0:
+            raise self.fault("division by zero", place)
+        if isinstance(left, float) and isinstance(right, float):
+            return self.constant(symbol, left, right, column)
+        return (symbol, left, right)
+
+    def exponent(self, tree: Node, column: int) -> float:
+        if not isinstance(tree, float) or abs(tree) > MAX_EXPONENT:
+            raise self.fault(f"an exponent must be a number from -8 to {MAX_EXPONENT:g}", column)
+        return tree
+
+    def constant(self, symbol: str, left: float, right: float, column: int) -> float:
+        try:
+            value = _APPLY[symbol](left, right)
+        except ArithmeticError:
+            value = math.nan
+        if isinstance(value, complex) or not math.isfinite(value):
+            raise self.fault("this part of the formula is not a finite number", column)
+        return float(value)
+
+    def root(self, node: ast.Call, column: int) -> Node:
+        if not isinstance(node.func, ast.Name) or node.func.id != "sqrt":
+            raise self.fault("the only function in a formula is sqrt( )", column)
+        if len(node.args) != 1 or node.keywords:
+            raise self.fault("sqrt takes one argument", column)
+        inner = self.node(node.args[0])
+        if isinstance(inner, float):
+            return self.constant("**", inner, 0.5, column)
+        return ("**", inner, 0.5)
+
+    def fault(self, message: str, column: int) -> ValueError:
+        shown = self.text.replace("\t", " ")
+        return ValueError(f"{message}\n    {shown}\n    {' ' * max(column, 0)}^")

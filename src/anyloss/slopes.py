@@ -1,0 +1,177 @@
+"""Slopes: the closed-form gradient of any metric, without an autodiff framework.
+
+The score depends on the rows only through the counts, so two numbers per class say it all: what
+one more soft positive is worth among the positive rows (`A`) and among the negative rows (`B`),
+`d score / d a_i = w_i (y_i A + (1 - y_i) B)`. They come out of the metric itself, evaluated on
+cells that carry their slopes (`arithmetic.Cell`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from anyloss.arithmetic import FLOATS, NUMPY, Array, Cell, Ops, softmax_back
+from anyloss.counts import (
+    Counts,
+    Layout,
+    averaged,
+    check_average,
+    class_counts,
+    counts_of_sums,
+    decisions,
+    pair,
+    prepare,
+    tally,
+)
+from anyloss.metrics import Metric, MetricSpec
+from anyloss.metrics import metric as find_metric
+from anyloss.steps import DEFAULT, Amplified, Step
+
+
+class Slopes(NamedTuple):
+    """The score of some counts, and what one more soft positive is worth."""
+
+    score: Array
+    A: Array  # among the positive rows
+    B: Array  # among the negative rows
+
+
+def _seeded(counts: Counts, smooth: float, ops: Ops) -> tuple[Cell, ...]:
+    tp, fn, fp, tn = counts
+    return (
+        Cell(tp + smooth, 1.0, 0.0, ops),
+        Cell(fn + smooth, -1.0, 0.0, ops),
+        Cell(fp + smooth, 0.0, 1.0, ops),
+        Cell(tn + smooth, 0.0, -1.0, ops),
+    )
+
+
+def binary_slopes(counts: Counts, chosen: Metric, smooth: float = 0.0, ops: Ops = FLOATS) -> Slopes:
+    """The slopes of one set of counts, in plain floats.
+
+    >>> binary_slopes(Counts(tp=80.0, fn=20.0, fp=20.0, tn=880.0), find_metric("f1"))
+    Slopes(score=0.8, A=0.006, B=-0.004)
+    """
+    result = chosen(*_seeded(counts, smooth, ops))
+    return Slopes(result.value, result.A, result.B)
+
+
+def class_slopes(counts: Counts, chosen: Metric, lay: Layout, smooth: float = 0.0) -> Slopes:
+    """The slopes of NumPy counts with axes `(samples, 1, classes)`, for any average.
+
+    With `average=None` the slopes are those of the sum of the scores.
+    """
+    cells = _seeded(class_counts(counts, lay, NUMPY), smooth, NUMPY)
+    result = averaged(chosen, cells, lay.average, NUMPY)
+    samples = max(1, cells[0].value.shape[0])
+    value = np.sum(result.value, axis=0).reshape(-1 if lay.average is None else ()) / samples
+    A, B = (np.broadcast_to(x, cells[0].value.shape) / samples for x in (result.A, result.B))
+    if lay.kind == "binary" and lay.average != "binary":
+        # One column decides both classes: a positive row's decision is a miss of class 0.
+        A, B = A[..., 1:] - B[..., :1], B[..., 1:] - A[..., :1]
+    elif lay.kind == "multiclass" and lay.average == "binary":
+        A, B = (np.concatenate([np.zeros_like(x), x], axis=-1) for x in (A, B))
+    return Slopes(value, A, B)
+
+
+def _sigmoid_and_slope(x: Array) -> tuple[Array, Array]:
+    """`sigmoid(x)` and its slope for `x <= 0`, where neither loses digits."""
+    e = np.exp(x)
+    whole = e + 1
+    e /= whole
+    return e, e / whole
+
+
+def column_gradient(
+    z: Array, y: Array, step: Amplified, evaluate: Callable[[Counts], Slopes], wanted: bool = True
+) -> tuple[float, Array | None]:
+    """The soft score of a column of logits under `Amplified`, and its gradient by the logits.
+
+    The same as `gradient`, in the type of `z` and in as few operations as can be: for small
+    batches the number of calls is what costs. `evaluate` turns the four counts into slopes.
+
+    >>> evaluate = lambda counts: binary_slopes(counts, find_metric("recall"))
+    >>> score, grad = column_gradient(np.zeros(2), np.array([1.0, 0.0]), Amplified(8.0), evaluate)
+    >>> score, grad.tolist()
+    (0.5, [0.5, 0.0])
+    """
+    number = z.dtype.type
+    scale, threshold = number(step.scale), number(step.threshold)
+    minus_one = number(-1)
+    s, slope = _sigmoid_and_slope(np.copysign(z, minus_one))
+    if threshold == 0.5:  # the decision turns where the logit does
+        sign, x = z, (s - threshold) * scale
+    else:
+        sign = (np.where(z > 0, 1 - s, s) - threshold) * scale
+        x = np.copysign(sign, minus_one)
+    small, step_slope = _sigmoid_and_slope(x)
+    a = np.abs((sign > 0) - small)
+    total = np.add.reduce
+    counts = counts_of_sums(float(total(a)), float(a @ y), float(total(y)), float(len(z)))
+    score, A, B = evaluate(counts)
+    if not wanted:
+        return score, None
+    limit = float(np.finfo(z.dtype).max) / 4
+    A, B = min(max(step.scale * A, -limit), limit), min(max(step.scale * B, -limit), limit)
+    slope *= step_slope
+    slope *= y * number(A - B) + number(B)
+    return score, slope
+
+
+def gradient(
+    y_true: Array,
+    y_score: Array,
+    metric: MetricSpec | Metric = "f1",
+    step: Step = DEFAULT,
+    *,
+    average: str | None = "auto",
+    smooth: float = 0.0,
+    from_logits: bool = False,
+    weight: Array | None = None,
+    multiclass: bool = False,
+    per_sample: bool = False,
+    ignore_index: int | None = None,
+) -> tuple[Array, Array]:
+    """The soft score and its gradient with respect to `y_score`, in closed form.
+
+    `y_score` holds probabilities, or logits with `from_logits=True`. With `average=None` the
+    gradient is that of the sum of the per-class scores.
+
+    >>> from anyloss.steps import Uniform
+    >>> score, grad = gradient([1, 0], [0.5, 0.5], "f1", Uniform())
+    >>> score, grad.tolist()
+    (0.5, [0.75, -0.25])
+    """
+    chosen = find_metric(metric)
+    found = prepare(
+        y_true, y_score, from_logits=from_logits, weight=weight, multiclass=multiclass,
+        per_sample=per_sample, ignore_index=ignore_index, average=average,
+    )  # fmt: skip
+    lay, y = found.layout, found.y
+    check_average(chosen, lay.average)
+    a, b = decisions(found.scores, step, lay.kind, from_logits, NUMPY)
+    slopes = class_slopes(tally(a, b, y, found.weight, NUMPY), chosen, lay, smooth)
+    g = y * slopes.A + (1 - y) * slopes.B
+    if found.weight is not None:
+        g = g * found.weight
+    g = _back(g, found.scores, step, lay.kind, from_logits)
+    shape = np.shape(y_score)
+    if len(shape) > 1:
+        g = g.reshape((shape[0], -1, shape[1])).swapaxes(1, 2)
+    return (float(slopes.score) if slopes.score.ndim == 0 else slopes.score), g.reshape(shape)
+
+
+def _back(g: Array, scores: Array, step: Step, kind: str, from_logits: bool) -> Array:
+    """Carry the gradient of the decisions back to the scores."""
+    p, q = pair(scores, step, kind, from_logits, NUMPY)
+    if kind == "multiclass":
+        g = step.multiclass_back(g, p, q, NUMPY)
+        return softmax_back(g, p, NUMPY) if from_logits else g
+    g = g * step.slope(p, q, NUMPY)
+    if step.on_logit and not from_logits:  # the logit of a probability, see `pair`
+        inside = [np.where(x < NUMPY.tiny, np.inf, x) for x in (scores, 1 - scores)]
+        return g / inside[0] + g / inside[1]
+    return g * p * q if from_logits and not step.on_logit else g

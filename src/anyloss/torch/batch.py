@@ -1,0 +1,171 @@
+"""What comes in from PyTorch: checked, in one float type, with the meaning of its shapes."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from anyloss.arithmetic import FLOATS, Ops
+from anyloss.counts import Counts, Layout, arrange, decisions, layout, tally
+from anyloss.steps import Step
+
+
+def _ops(dtype: torch.dtype) -> Ops:
+    return Ops(
+        sigmoid=torch.sigmoid,
+        exp=torch.exp,
+        log=torch.log,
+        sin=torch.sin,
+        where=torch.where,
+        argmax=lambda x: x.argmax(-1, keepdim=True),
+        one_hot=lambda index, classes: index == torch.arange(classes, device=index.device),
+        sum=lambda x, axis: x.sum(axis, keepdim=True),
+        concat=lambda parts: torch.cat(parts, -1),
+        tiny=torch.finfo(dtype).tiny,
+    )
+
+
+def _wide(x: Tensor) -> torch.dtype:
+    """The type of counts: double, except on Apple's accelerator, which has none."""
+    return x.dtype if x.device.type == "mps" else torch.float64
+
+
+def _exact_sum(x: Tensor, axis: int) -> Tensor:
+    # Hard decisions are whole numbers, and float32 loses whole rows from 16 million on.
+    return x.sum(axis, keepdim=True, dtype=_wide(x))
+
+
+OPS = {dtype: _ops(dtype) for dtype in (torch.float32, torch.float64)}
+FLOAT_OPS = {dtype: FLOATS._replace(tiny=ops.tiny) for dtype, ops in OPS.items()}
+HARD_OPS = {dtype: ops._replace(sum=_exact_sum) for dtype, ops in OPS.items()}
+
+_cached_layout = lru_cache(maxsize=256)(layout)
+
+
+class Options(NamedTuple):
+    """How a batch is to be read."""
+
+    average: str | None = "auto"
+    from_logits: bool = True
+    per_sample: bool = False
+    multiclass: bool = False
+    ignore_index: int | None = None
+    validate: bool = True
+
+
+class Batch(NamedTuple):
+    """A batch in the shapes it came in, and what these mean."""
+
+    scores: Tensor  # float32 or float64
+    target: Tensor  # of the same type, or class indices
+    weight: Tensor | None
+    layout: Layout
+    options: Options
+    eager: bool  # Python sees plain tensors
+    checked: bool  # values may be looked at: eager, on the CPU, and asked for
+
+    @property
+    def masked(self) -> bool:
+        """Whether rows may be left out, so that values are only right after that."""
+        return self.weight is not None or self.options.ignore_index is not None
+
+
+def is_eager() -> bool:
+    """Whether Python sees plain tensors: no compiler, no `torch.func`, no forward-mode."""
+    return not (
+        torch.compiler.is_compiling()
+        or torch._C._are_functorch_transforms_active()
+        or torch.autograd.forward_ad._current_level >= 0
+    )
+
+
+def make_batch(input: Tensor, target: Tensor, weight: Tensor | None, options: Options) -> Batch:
+    """Check types and shapes always, and values where that costs no wait: on the CPU, in eager."""
+    _check_types(input, target, weight)
+    eager = is_eager()
+    lay = (_cached_layout if eager else layout)(
+        input.shape,
+        target.shape,
+        not (target.is_floating_point() or target.dtype == torch.bool),
+        options.average,
+        options.multiclass,
+        options.per_sample,
+    )
+    scores = input if input.dtype in OPS else input.float()
+    checked = options.validate and eager and input.is_cpu
+    batch = Batch(scores, target, weight, lay, options, eager, checked)
+    if checked and not batch.masked:
+        _check_values(batch, scores, target, None)
+    if not lay.index_target and target.dtype != scores.dtype:
+        return batch._replace(target=target.to(scores.dtype))
+    return batch
+
+
+def _check_types(input: Tensor, target: Tensor, weight: Tensor | None) -> None:
+    _check_tensor("input", input, input)
+    _check_tensor("target", target, input)
+    if weight is not None:
+        _check_tensor("weight", weight, input)
+    if not input.is_floating_point():
+        raise TypeError(f"input must hold floating-point scores; got {input.dtype}")
+
+
+def _check_tensor(name: str, x: Tensor, input: Tensor) -> None:
+    if not isinstance(x, Tensor):
+        raise TypeError(f"{name} must be a tensor; got {type(x).__name__}")
+    if x.device != input.device:
+        raise ValueError(
+            f"{name} must be on the device of the input, {input.device}; got {x.device}"
+        )
+    if x.is_complex():
+        raise TypeError(f"{name} must hold real numbers; got {x.dtype}")
+
+
+def _check_values(batch: Batch, scores: Tensor, labels: Tensor, weight: Tensor | None) -> None:
+    if batch.layout.index_target:
+        _check_range("class indices in the target", labels, 0, batch.layout.classes - 1)
+    elif labels.dtype != torch.bool:
+        _check_range("labels in the target", labels, 0, 1)
+    if weight is not None:
+        _check_range("weights", weight, 0, torch.finfo(weight.dtype).max)
+    if not batch.options.from_logits:
+        _check_range("probabilities in the input (from_logits=False)", scores, 0, 1)
+
+
+def _check_range(what: str, x: Tensor, low: float, high: float) -> None:
+    if not x.numel():
+        return
+    least, most = torch.aminmax(x.detach())
+    if not (least.item() >= low and most.item() <= high):
+        raise ValueError(f"{what} must lie in [{low}, {high}]; got {least.item()} to {most.item()}")
+
+
+def count(batch: Batch, step: Step, ops: Ops) -> Counts:
+    """The counts of a batch under a step, in double, with axes `(samples, 1, classes)`."""
+    options, weight = batch.options, batch.weight
+
+    def check(scores: Tensor, labels: Tensor, weight: Tensor | None) -> None:
+        if batch.masked:
+            _check_values(batch, scores, labels, weight)
+        if options.from_logits:  # a step may swallow a NaN, and softmax has no infinity
+            finite = batch.layout.kind == "multiclass"
+            limit = torch.finfo(scores.dtype).max if finite else math.inf
+            _check_range("logits in the input", scores, -limit, limit)
+
+    scores, y, w = arrange(
+        batch.scores,
+        batch.target,
+        None if weight is None else weight.to(batch.scores.dtype),
+        batch.layout,
+        ops,
+        per_sample=options.per_sample,
+        ignore_index=options.ignore_index,
+        check=check if batch.checked else None,
+    )
+    a, b = decisions(scores, step, batch.layout.kind, options.from_logits, ops)
+    # A metric multiplies counts: in float32 that overflows for large weights.
+    return Counts(*(x.to(_wide(x)) for x in tally(a, b, y, w, ops)))

@@ -1,0 +1,165 @@
+"""The closed-form gradient on the CPU: one pass over the rows, two slopes, no autograd graph.
+
+Serves what most training steps are: logits of one column, or `(n, C)`, under `Amplified`. The
+score depends on the rows through four sums per class only: once these are known, so is the
+gradient of every row, and the forward pass leaves it ready. Blocks of rows stay in the processor's
+cache, and sums of blocks are added up in double precision. Whatever else is asked (double
+backward, other steps, accelerators, `torch.compile`, `torch.func`) takes the plain path in `loss`.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from anyloss.arithmetic import Array
+from anyloss.counts import Counts, counts_of_sums
+from anyloss.slopes import Slopes, column_gradient
+from anyloss.steps import Amplified
+
+SMALL = 8192  # below, NumPy's calls are cheaper than PyTorch's
+BLOCK = 131072  # numbers per thread: a few buffers of this size fit the second-level cache
+LIMIT = {dtype: torch.finfo(dtype).max / 4 for dtype in (torch.float32, torch.float64)}
+
+Evaluate = Callable[[Counts], Slopes]
+
+
+def closed_form_loss(
+    z: Tensor,
+    y: Tensor,
+    step: Amplified,
+    evaluate: Evaluate,
+    plain: Callable[[Tensor], Tensor],
+) -> Tensor:
+    """One minus the soft score of logits `z`, a column `(n,)` or `(n, C)`, with its gradient.
+
+    `evaluate` turns counts (floats for a column, else arrays over the classes) into slopes, and
+    `plain` is the same loss in differentiable operations, for whoever differentiates twice.
+    """
+    loss: Tensor = _ClosedForm.apply(z, y, step, evaluate, plain)  # type: ignore[no-untyped-call]
+    return loss
+
+
+class _ClosedForm(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        z: Tensor,
+        y: Tensor,
+        step: Amplified,
+        evaluate: Evaluate,
+        plain: Callable[[Tensor], Tensor],
+    ) -> Tensor:
+        wanted = ctx.needs_input_grad[0]
+        if z.ndim == 1 and z.numel() <= SMALL:
+            arrays = z.detach().numpy(), y.numpy()
+            score, slope = column_gradient(*arrays, step, evaluate, wanted)
+            gradient = None if slope is None else torch.from_numpy(np.negative(slope, out=slope))
+        else:
+            score, gradient = _in_blocks(z, y, step, evaluate, wanted)
+        if gradient is not None:
+            ctx.save_for_backward(z, gradient)
+            ctx.plain = plain
+        if isinstance(score, float):
+            return torch.scalar_tensor(1.0 - score, dtype=z.dtype)
+        return torch.as_tensor(1.0 - score, dtype=z.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
+        z, gradient = ctx.saved_tensors
+        if torch.is_grad_enabled():  # the gradient itself will be differentiated
+            loss = ctx.plain(z)
+            (gradient,) = torch.autograd.grad(loss, z, upstream, create_graph=True)
+        elif upstream.ndim or upstream.item() != 1.0:
+            gradient = gradient * upstream
+        # Otherwise the saved tensor itself: autograd copies what others still hold.
+        return gradient, None, None, None, None
+
+
+def _in_blocks(
+    z: Tensor, y: Tensor, step: Amplified, evaluate: Evaluate, wanted: bool
+) -> tuple[Array, Tensor | None]:
+    """The score, and the gradient of the loss if it is wanted, in blocks that fit the cache."""
+    columns = math.prod(z.shape[1:])
+    rows = max(1, min(BLOCK * torch.get_num_threads() // max(1, columns), z.shape[0]))
+    blocks = [slice(start, start + rows) for start in range(0, z.shape[0], rows)]
+    scratch = _scratch(3 * rows * columns, z.dtype).view(3, rows, *z.shape[1:])
+    gradient = torch.empty(z.shape, dtype=z.dtype) if wanted else None
+    total: Array = np.zeros((4,) if z.ndim == 1 else (4, 1, 1, columns))
+    for block in blocks:
+        out = None if gradient is None else gradient[block]
+        total = total + np.stack(_sums(_decide(z[block], step, scratch, out), y[block]))
+    score, A, B = evaluate(counts_of_sums(*(total.tolist() if z.ndim == 1 else total)))
+    if gradient is not None:
+        for block in blocks:
+            _scale(gradient[block], y[block], -step.scale * A, -step.scale * B, scratch)
+    return score, gradient
+
+
+_workspace = threading.local()
+
+
+def _scratch(numbers: int, dtype: torch.dtype) -> Tensor:
+    """Memory to work in, kept from call to call: fresh pages would cost more than the work."""
+    kept: Tensor | None = getattr(_workspace, str(dtype), None)
+    if kept is None or kept.numel() < numbers:
+        kept = torch.empty(numbers, dtype=dtype)
+        setattr(_workspace, str(dtype), kept)
+    return kept[:numbers]
+
+
+@lru_cache(maxsize=64)
+def _constant(value: float, dtype: torch.dtype) -> Tensor:
+    """A number as a tensor: a Python number costs a conversion in every call."""
+    return torch.tensor(value, dtype=dtype)
+
+
+def _decide(z: Tensor, step: Amplified, scratch: Tensor, out: Tensor | None) -> Tensor:
+    """The soft decisions of some rows; their derivative by the logit, without the scale, to `out`.
+
+    Both sigmoids are taken on their small side, at most 1/2, where `s - s^2` loses nothing.
+    """
+    shift = _constant(-step.scale * step.threshold, z.dtype)
+    first, second = scratch[0, : z.shape[0]], scratch[1, : z.shape[0]]
+    s = torch.abs(z, out=first).neg_().sigmoid_()
+    if step.threshold == 0.5:  # the decision turns where the logit does
+        sign = z
+        small = torch.add(shift, s, alpha=step.scale, out=second).sigmoid_()
+    else:
+        sign = torch.add(shift, torch.sigmoid(z), alpha=step.scale)
+        small = torch.abs(sign, out=second).neg_().sigmoid_()
+    if out is not None:
+        torch.addcmul(small, small, small, value=-1, out=out)
+        out.mul_(s.addcmul_(s, s, value=-1))
+    # 1 - small above the threshold, small below it
+    above = torch.gt(sign, _constant(0.0, z.dtype), out=s)
+    return above.sub_(small).abs_()
+
+
+def _sums(a: Tensor, y: Tensor) -> tuple[Array, ...]:
+    """Soft positives, hits, positives and rows: floats, or arrays over the classes."""
+    if a.ndim == 1:
+        return a.sum().item(), torch.dot(a, y).item(), y.sum().item(), float(a.numel())
+    sums = torch.stack([a.sum(0), (a * y).sum(0), y.sum(0), a.new_full(a.shape[1:], len(a))])
+    return tuple(sums.double().numpy().reshape(4, 1, 1, -1))
+
+
+def _scale(derivative: Tensor, y: Tensor, A: Array, B: Array, scratch: Tensor) -> None:
+    """Multiply each derivative by the slope of its row, `B + y (A - B)`, in place."""
+    dtype = derivative.dtype
+    out = scratch[2, : y.shape[0]]
+    limit = LIMIT[dtype]  # a slope beyond the type's range belongs to derivatives that vanish
+    if derivative.ndim == 1:
+        A, B = min(max(A, -limit), limit), min(max(B, -limit), limit)
+        slope = torch.add(torch.scalar_tensor(B, dtype=dtype), y, alpha=A - B, out=out)
+    else:
+        A, B = (torch.as_tensor(np.clip(x, -limit, limit).reshape(-1), dtype=dtype) for x in (A, B))
+        slope = torch.addcmul(B, y, A - B, out=out)
+    derivative.mul_(slope)

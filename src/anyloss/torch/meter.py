@@ -1,0 +1,57 @@
+"""An epoch's true score: counts merged over batches, because a mean of batch scores is not it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from anyloss.counts import Counts, Layout, score_counts
+from anyloss.metrics import Metric, MetricSpec
+from anyloss.torch.batch import HARD_OPS, count, make_batch
+from anyloss.torch.loss import make_settings
+
+
+class ScoreMeter:
+    """Collects the hard counts of many batches; `compute` gives the metric of them all.
+
+    Takes the arguments of `AnyLoss`; of a step only its threshold matters.
+
+    >>> meter = ScoreMeter("f1")
+    >>> for logits, target in [([1.0, -1.0], [1, 1]), ([2.0, 3.0], [0, 1])]:
+    ...     meter.update(torch.tensor(logits), torch.tensor(target))
+    >>> round(meter.compute().item(), 4)
+    0.6667
+    """
+
+    def __init__(self, metric: MetricSpec | Metric = "f1", **arguments: Any) -> None:
+        self.settings = make_settings(metric, **arguments)
+        if len(self.settings.steps) > 1 or self.settings.options.per_sample:
+            raise ValueError("ScoreMeter merges counts: it takes no thresholds= and no per_sample=")
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget all batches."""
+        self.counts: Counts | None = None
+        self._layout: Layout | None = None
+
+    @torch.no_grad()
+    def update(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> None:
+        """Count one batch."""
+        batch = make_batch(input, target, weight, self.settings.options)
+        if self._layout not in (None, batch.layout):
+            raise ValueError(
+                f"all batches of an epoch must have one layout; had {self._layout}, "
+                f"got {batch.layout}"
+            )
+        fresh = count(batch, self.settings.steps[0].hard(), HARD_OPS[batch.scores.dtype])
+        self.counts = fresh if self.counts is None else self.counts + fresh
+        self._layout = batch.layout
+
+    def compute(self) -> Tensor:
+        """The metric of all batches since the last reset: a scalar, or one number per class."""
+        if self.counts is None or self._layout is None:
+            raise ValueError("no batch has been counted yet; call update(input, target) first")
+        ops = HARD_OPS[torch.float64]
+        return score_counts(self.counts, self.settings.metric, self._layout, ops)  # type: ignore[no-any-return]

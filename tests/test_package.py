@@ -1,0 +1,70 @@
+"""The package as it is installed: what it imports, what it carries."""
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+def run(*command, **options):
+    return subprocess.run(command, check=True, capture_output=True, text=True, **options).stdout
+
+
+def test_importing_the_core_imports_no_framework():
+    code = "import sys, anyloss; print(*(m for m in sys.modules if '.' not in m))"
+    loaded = set(run(sys.executable, "-c", code).split())
+    assert "numpy" in loaded
+    assert not loaded & {
+        "torch",
+        "jax",
+        "keras",
+        "sklearn",
+        "scipy",
+        "pandas",
+        "rich",
+        "matplotlib",
+    }
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("wheel")
+    run(
+        sys.executable,
+        "-m",
+        "build",
+        "--wheel",
+        "--no-isolation",
+        "--outdir",
+        str(folder),
+        str(ROOT),
+    )
+    (path,) = folder.glob("*.whl")
+    return path
+
+
+def test_the_wheel_carries_types_and_no_data(wheel):
+    names = zipfile.ZipFile(wheel).namelist()
+    assert "anyloss/py.typed" in names
+    assert "anyloss/torch/loss.py" in names
+    assert all(name.endswith((".py", "py.typed")) or ".dist-info/" in name for name in names)
+
+
+def test_the_wheel_works_in_an_empty_environment_with_numpy_alone(wheel, tmp_path):
+    """A fresh environment that sees nothing but NumPy and the wheel."""
+    environment = tmp_path / "empty"
+    run(sys.executable, "-m", "venv", str(environment))
+    python = environment / "bin" / "python"
+    run(str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
+        "--constraint", str(ROOT / "constraints.txt"), str(wheel))  # fmt: skip
+    code = "import anyloss; print(anyloss.score([1, 0, 1], [0.9, 0.2, 0.4], 'f1'))"
+    assert float(run(str(python), "-c", code, cwd=tmp_path)) == pytest.approx(2 / 3)
+    listed = run(str(python), "-m", "pip", "list", "--format=freeze", "--disable-pip-version-check")
+    packages = {line.split("==")[0].lower() for line in listed.split()}
+    assert packages <= {"anyloss", "numpy", "pip", "setuptools"}
+    missing = subprocess.run([python, "-c", "import anyloss.torch"], capture_output=True, text=True)
+    assert "pip install 'anyloss[torch]'" in missing.stderr

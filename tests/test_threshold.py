@@ -1,0 +1,61 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import anyloss
+from anyloss import best_threshold
+
+rows = st.integers(1, 25).flatmap(
+    lambda n: st.tuples(
+        st.lists(st.integers(0, 1), min_size=n, max_size=n),
+        st.lists(st.sampled_from([-3.0, -0.5, 0.0, 0.1, 0.1 + 1e-16, 2.0, 1e300]), min_size=n, max_size=n),
+        st.lists(st.integers(0, 3), min_size=n, max_size=n),
+    )
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("metric", ["f1", "mcc", "balanced_accuracy", "cost", "tp - 3*fp + 1"])
+@given(rows)
+@settings(max_examples=300, deadline=None)
+def test_exact_against_trying_every_split(metric, row):
+    y, s, w = map(np.array, row)
+    found = best_threshold(y, s, metric, weight=w)
+    function = anyloss.metric(metric)
+
+    def at(threshold):
+        d = s > threshold
+        cells = ((y == 1) & d, (y == 1) & ~d, (y == 0) & d, (y == 0) & ~d)
+        return function(*(float(w @ cell) for cell in cells))
+
+    best = max(at(t) for t in [-np.inf, *s])
+    assert found.score == pytest.approx(best, abs=1e-12)
+    assert at(found.threshold) == pytest.approx(best, abs=1e-12)
+
+
+def test_midway_between_two_scores():
+    assert best_threshold([0, 0, 1, 1], [0.1, 0.2, 0.6, 0.9], "f1") == (0.4, 1.0)
+
+
+def test_a_million_rows_are_one_sort():
+    rng = np.random.default_rng(0)
+    y, s = rng.random(1_000_000) < 0.01, rng.random(1_000_000)
+    assert best_threshold(y, s + y, "mcc").score > 0.05
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (([1, 0], [0.1]), "columns of one length"),
+        (([], []), "at least one row"),
+        (([[1]], [[0.1]]), "columns of one length"),
+        (([1, 0], [0.1, np.nan]), "finite"),
+        (([1, 2], [0.1, 0.2]), r"labels must lie in \[0, 1\]; got 1.0 to 2.0"),
+        (([np.nan, 1], [0.1, 0.2]), "labels"),
+    ],
+)
+def test_bad_input(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        best_threshold(*arguments, "f1")
+    with pytest.raises(ValueError, match="not negative"):
+        best_threshold([1, 0], [0.1, 0.2], "f1", weight=[1, -1])
