@@ -76,9 +76,7 @@ def study(data: Data) -> np.ndarray:
     _, x, y = data
     scores = np.zeros((2, len(METRICS), len(STEPS)))
     target = torch.tensor(y, dtype=torch.float32)
-    for fold, (rows, test) in enumerate(
-        StratifiedKFold(2, shuffle=True, random_state=0).split(x, y)
-    ):
+    for rows, test in StratifiedKFold(2, shuffle=True, random_state=0).split(x, y):
         scaled = torch.tensor(StandardScaler().fit(x[rows]).transform(x), dtype=torch.float32)
         for h, hidden in enumerate((0, 8)):
             for m, metric in enumerate(METRICS):
