@@ -35,13 +35,13 @@ def test_a_step_is_a_cdf_through_one_half_at_its_threshold(step):
 
 
 @pytest.mark.parametrize("step", STEPS + LOGIT_STEPS, ids=repr)
-def test_density_is_the_derivative(step):
+def test_slope_is_the_derivative(step):
     x = np.linspace(-6, 6, 301) if step.on_logit else np.linspace(0.003, 0.997, 301)
     h = 1e-6
     numeric = (step.value(x + h) - step.value(x - h)) / (2 * h)
-    kinks = np.abs(np.diff(step.density(x), prepend=0, append=0)) > 1e-3
+    kinks = np.abs(np.diff(step.slope(x), prepend=0, append=0)) > 1e-3
     smooth = ~(kinks[1:] | kinks[:-1])
-    np.testing.assert_allclose(step.density(x)[smooth], numeric[smooth], rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(step.slope(x)[smooth], numeric[smooth], rtol=1e-5, atol=1e-7)
 
 
 @pytest.mark.parametrize("step", STEPS, ids=repr)
@@ -61,7 +61,7 @@ def test_lipschitz_constants_of_bridging_the_gap(step, p, q):
         Uniform: lambda s: 1 / (2 * s.delta),
     }[type(step)](step)
     assert abs(step.value(p) - step.value(q)) <= constant * abs(p - q) + 1e-12
-    assert step.density(p) <= constant + 1e-12
+    assert step.slope(p) <= constant + 1e-12
 
 
 @pytest.mark.parametrize(
@@ -181,4 +181,4 @@ def test_hard_versions():
     assert Linear(threshold=0.3).hard() == Hard(0.3)
     assert LogitSigmoid(2.0, 0.0).hard() == Hard(0.5)
     assert LogitSigmoid(2.0, 1.0).hard().threshold == pytest.approx(1 / (1 + math.e))
-    np.testing.assert_array_equal(Hard(0.3).density(P), 0)
+    np.testing.assert_array_equal(Hard(0.3).slope(P), 0)

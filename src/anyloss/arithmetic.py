@@ -133,7 +133,7 @@ class Cell:
         return Cell(value, self.A * factor, self.B * factor, self.ops)
 
     def __add__(self, other: Array) -> Cell:
-        if not isinstance(other, Cell):
+        if type(other) is not Cell:
             return Cell(self.value + other, self.A, self.B, self.ops)
         if self.A is None:
             return Cell(self.value + other.value, ops=self.ops)
@@ -148,7 +148,7 @@ class Cell:
         return self
 
     def __sub__(self, other: Array) -> Cell:
-        if not isinstance(other, Cell):
+        if type(other) is not Cell:
             return Cell(self.value - other, self.A, self.B, self.ops)
         if self.A is None:
             return Cell(self.value - other.value, ops=self.ops)
@@ -158,7 +158,7 @@ class Cell:
         return self._linear(other - self.value, -1.0)
 
     def __mul__(self, other: Array) -> Cell:
-        if not isinstance(other, Cell):
+        if type(other) is not Cell:
             return self._linear(self.value * other, other)
         x, y = self.value, other.value
         if self.A is None:
@@ -168,11 +168,15 @@ class Cell:
     __rmul__ = __mul__
 
     def __truediv__(self, other: Array) -> Cell:
-        if not isinstance(other, Cell):
+        if type(other) is not Cell:
             return self._linear(self.value / other, 1.0 / other)
         where, y = self.ops.where, other.value
         # Below the smallest normal number the slope 1/y would overflow: that counts as zero too.
         void = abs(y) < self.ops.tiny
+        if void is False and self.A is not None:  # plain floats, nothing to guard
+            value = self.value / y
+            A, B = (self.A - value * other.A) / y, (self.B - value * other.B) / y
+            return Cell(value, A, B, self.ops)
         y = where(void, 1.0, y)
         value = where(void, 0.0, self.value / y)
         if self.A is None:

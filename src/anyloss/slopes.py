@@ -170,7 +170,7 @@ def _back(g: Array, scores: Array, step: Step, kind: str, from_logits: bool) -> 
     if kind == "multiclass":
         g = step.multiclass_back(g, p, q, NUMPY)
         return softmax_back(g, p, NUMPY) if from_logits else g
-    g = g * step.slope(p, q, NUMPY)
+    g = g * step.density(p, q, NUMPY)
     if step.on_logit and not from_logits:  # the logit of a probability, see `pair`
         inside = [np.where(x < NUMPY.tiny, np.inf, x) for x in (scores, 1 - scores)]
         return g / inside[0] + g / inside[1]

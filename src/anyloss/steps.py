@@ -32,7 +32,7 @@ SIGNIFICAND_BITS = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8}
 
 
 class Step:
-    """What all steps share. A step defines `both` (value and mirror) and `slope`."""
+    """What all steps share. A step defines `both` (value and mirror) and `density` (slope)."""
 
     on_logit: ClassVar[bool] = False  # whether the pair is (z, -z) instead of (p, 1 - p)
 
@@ -40,7 +40,7 @@ class Step:
         """The soft decision and its mirror `1 - a`, from the pair `p, q = 1 - p`."""
         raise NotImplementedError
 
-    def slope(self, p: Array, q: Array, ops: Ops) -> Array:
+    def density(self, p: Array, q: Array, ops: Ops) -> Array:
         """The derivative of the soft decision: the density of the random threshold."""
         raise NotImplementedError
 
@@ -63,9 +63,9 @@ class Step:
         """One minus the soft decision, without the subtraction."""
         return self.both(*self._pair(p), NUMPY)[1]
 
-    def density(self, p: Array) -> Array:
+    def slope(self, p: Array) -> Array:
         """The slope for NumPy probabilities (for `LogitSigmoid`: logits)."""
-        return self.slope(*self._pair(p), NUMPY)
+        return self.density(*self._pair(p), NUMPY)
 
     def _pair(self, p: Array) -> tuple[Array, Array]:
         p = np.asarray(p, dtype=float)
@@ -119,7 +119,7 @@ class Amplified(Step):
     def both(self, p: Array, q: Array, ops: Ops) -> tuple[Array, Array]:
         return mirrored_sigmoid(self.scale * _above(p, q, self.threshold), ops)
 
-    def slope(self, p: Array, q: Array, ops: Ops) -> Array:
+    def density(self, p: Array, q: Array, ops: Ops) -> Array:
         a, b = self.both(p, q, ops)
         return self.scale * a * b
 
@@ -179,7 +179,7 @@ class Linear(Step):
         b = ops.where(is_left, 1 - left * p, ops.where(is_right, right * q, 1 - inner))
         return a, b
 
-    def slope(self, p: Array, q: Array, ops: Ops) -> Array:
+    def density(self, p: Array, q: Array, ops: Ops) -> Array:
         left, middle, right = self.slopes()
         is_left, is_right, above = self._segments(p, q)
         flat = above * 0.0
@@ -212,7 +212,7 @@ class RaisedCosine(Step):
         small = (margin - ops.sin(math.pi * margin) / math.pi) / 2
         return ops.where(positive, 1 - small, small), ops.where(positive, small, 1 - small)
 
-    def slope(self, p: Array, q: Array, ops: Ops) -> Array:
+    def density(self, p: Array, q: Array, ops: Ops) -> Array:
         _, margin = self._margin(p, q, ops)
         return ops.sin(math.pi / 2 * margin) ** 2 / self.delta
 
@@ -249,7 +249,7 @@ class Uniform(Step):
             ops.where(low, 1.0, ops.where(high, 0.0, b)),
         )
 
-    def slope(self, p: Array, q: Array, ops: Ops) -> Array:
+    def density(self, p: Array, q: Array, ops: Ops) -> Array:
         x = _above(p, q, self.threshold) / (2 * self.delta)
         inside = 1 / (2 * self.delta) + x * 0.0
         if self.is_identity:
@@ -285,7 +285,7 @@ class LogitSigmoid(Step):
     def both(self, p: Array, q: Array, ops: Ops) -> tuple[Array, Array]:
         return mirrored_sigmoid(self.scale * (p + self.offset), ops)
 
-    def slope(self, p: Array, q: Array, ops: Ops) -> Array:
+    def density(self, p: Array, q: Array, ops: Ops) -> Array:
         a, b = self.both(p, q, ops)
         return self.scale * a * b
 
@@ -307,7 +307,7 @@ class Hard(Step):
         one = p * 0.0 + 1.0  # keeps the type of p, and a NaN stays a NaN
         return ops.where(p > self.threshold, one, 0.0), ops.where(p > self.threshold, 0.0, one)
 
-    def slope(self, p: Array, q: Array, ops: Ops) -> Array:
+    def density(self, p: Array, q: Array, ops: Ops) -> Array:
         return p * 0.0
 
     def multiclass(self, p: Array, q: Array, ops: Ops) -> tuple[Array, Array]:

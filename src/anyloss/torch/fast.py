@@ -24,7 +24,7 @@ from anyloss.counts import Counts, counts_of_sums
 from anyloss.slopes import Slopes, column_gradient
 from anyloss.steps import Amplified
 
-SMALL = 8192  # below, NumPy's calls are cheaper than PyTorch's
+SMALL = 8192  # numbers; below, NumPy's calls are cheaper than PyTorch's
 BLOCK = 131072  # numbers per thread: a few buffers of this size fit the second-level cache
 LIMIT = {dtype: torch.finfo(dtype).max / 4 for dtype in (torch.float32, torch.float64)}
 
