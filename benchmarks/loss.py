@@ -10,6 +10,8 @@ the ratio of the medians. Peak memory is that of a process of its own, beyond in
 from __future__ import annotations
 
 import argparse
+import os
+import random
 import statistics
 import subprocess
 import sys
@@ -68,20 +70,25 @@ def timed(work: Callable[[], object]) -> float:
 
 
 def interleaved(works: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
-    """The median time of each, taken in turns."""
+    """The median time of each, taken in turns; who comes after whom changes from turn to turn."""
     for work in works.values():
         work()
     times: dict[str, list[float]] = {name: [] for name in works}
+    order = list(works)
     for _ in range(repeats):
-        for name, work in works.items():
-            times[name].append(timed(work))
+        random.shuffle(order)
+        for name in order:
+            times[name].append(timed(works[name]))
     return {name: statistics.median(values) for name, values in times.items()}
 
 
 def peak_megabytes(name: str, rows: int) -> float:
     """The peak of a fresh process that runs one loss, beyond what it had before."""
     command = [sys.executable, __file__, "--peak", name, "--rows", str(rows)]
-    return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    # Freed memory goes back at once, so that none is used again unseen.
+    environment = os.environ | {"MALLOC_MMAP_THRESHOLD_": "65536"}
+    done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
+    return float(done.stdout)
 
 
 def print_peak(name: str, rows: int) -> None:

@@ -24,6 +24,7 @@ MetricFunction = Callable[..., Any]
 MetricSpec = str | MetricFunction
 
 METRICS: dict[str, MetricFunction] = {}
+_TEXTBOOK: dict[MetricFunction, MetricFunction] = {}  # without the guard for plain numbers
 
 
 def _named(*aliases: str) -> Callable[[MetricFunction], MetricFunction]:
@@ -34,6 +35,7 @@ def _named(*aliases: str) -> Callable[[MetricFunction], MetricFunction]:
         def safe(tp: Array, fn: Array, fp: Array, tn: Array, **params: float) -> Array:
             return _evaluate(function, tp, fn, fp, tn, params)
 
+        _TEXTBOOK[safe] = function
         for name in (function.__name__, *aliases):
             METRICS[name] = safe
         return safe
@@ -281,6 +283,8 @@ class Metric:
 
     def __call__(self, tp: Array, fn: Array, fp: Array, tn: Array) -> Array:
         try:
+            if type(tp) is Cell and not self.params and self.function in _TEXTBOOK:
+                return _TEXTBOOK[self.function](tp, fn, fp, tn)  # straight to the formula
             return _evaluate(self.function, tp, fn, fp, tn, self.params)
         except ArithmeticError as error:
             raise ValueError(f"metric {self.name!r} is not finite here: {error}") from error

@@ -139,7 +139,7 @@ def _check_values(batch: Batch, scores: Tensor, labels: Tensor, weight: Tensor |
 def _check_range(what: str, x: Tensor, low: float, high: float) -> None:
     if not x.numel():
         return
-    least, most = torch.aminmax(x.detach())
+    least, most = torch.aminmax(x.detach() if x.requires_grad else x)
     if not (least.item() >= low and most.item() <= high):
         raise ValueError(f"{what} must lie in [{low}, {high}]; got {least.item()} to {most.item()}")
 

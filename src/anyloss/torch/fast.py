@@ -24,8 +24,8 @@ from anyloss.counts import Counts, counts_of_sums
 from anyloss.slopes import Slopes, column_gradient
 from anyloss.steps import Amplified
 
-SMALL = 8192  # numbers; below, NumPy's calls are cheaper than PyTorch's
-BLOCK = 131072  # numbers per thread: a few buffers of this size fit the second-level cache
+SMALL = 32768  # numbers; below, NumPy's calls are cheaper than PyTorch's
+BLOCK = 262144  # numbers per thread: two buffers of this size stay in the third-level cache
 LIMIT = {dtype: torch.finfo(dtype).max / 4 for dtype in (torch.float32, torch.float64)}
 
 Evaluate = Callable[[Counts], Slopes]
@@ -90,7 +90,7 @@ def _in_blocks(
     columns = math.prod(z.shape[1:])
     rows = max(1, min(BLOCK * torch.get_num_threads() // max(1, columns), z.shape[0]))
     blocks = [slice(start, start + rows) for start in range(0, z.shape[0], rows)]
-    scratch = _scratch(3 * rows * columns, z.dtype).view(3, rows, *z.shape[1:])
+    scratch = _scratch(2 * rows * columns, z.dtype).view(2, rows, *z.shape[1:])
     gradient = torch.empty(z.shape, dtype=z.dtype) if wanted else None
     total: Array = np.zeros((4,) if z.ndim == 1 else (4, 1, 1, columns))
     for block in blocks:
@@ -154,7 +154,7 @@ def _sums(a: Tensor, y: Tensor) -> tuple[Array, ...]:
 def _scale(derivative: Tensor, y: Tensor, A: Array, B: Array, scratch: Tensor) -> None:
     """Multiply each derivative by the slope of its row, `B + y (A - B)`, in place."""
     dtype = derivative.dtype
-    out = scratch[2, : y.shape[0]]
+    out = scratch[0, : y.shape[0]]
     limit = LIMIT[dtype]  # a slope beyond the type's range belongs to derivatives that vanish
     if derivative.ndim == 1:
         A, B = min(max(A, -limit), limit), min(max(B, -limit), limit)

@@ -147,6 +147,8 @@ def _fast_loss(batch: Batch, step: Amplified, settings: Settings) -> Tensor:
     def evaluate(counts: Counts) -> Slopes:
         if lay.average == "binary":
             slopes = binary_slopes(counts, settings.metric, settings.smooth, FLOAT_OPS[z.dtype])
+            if math.isfinite(slopes.score + slopes.A + slopes.B + counts.tn):
+                return slopes
         else:
             arrays = Counts(*(np.asarray(x).reshape(1, 1, -1) for x in counts))
             slopes = class_slopes(arrays, settings.metric, lay, settings.smooth)
