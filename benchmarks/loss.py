@@ -92,7 +92,7 @@ def peak_megabytes(name: str, rows: int) -> float:
 
 
 def print_peak(name: str, rows: int) -> None:
-    forward_backward(LOSSES[name], *batch(8))  # what loading the code costs
+    forward_backward(LOSSES[name], *batch(40_000))  # what loading the code costs
     logits, y = batch(rows)
     Path("/proc/self/clear_refs").write_text("5")  # the peak counts from here (Linux)
     before = _status("VmRSS")
