@@ -35,7 +35,7 @@ def cases(kind):
             return rng.integers(0, 2, n), rng.integers(0, 5, n) / 4, weight
         if kind == "multilabel":
             return rng.integers(0, 2, (n, classes)), rng.integers(0, 5, (n, classes)) / 4, weight
-        return rng.integers(0, classes, n), rng.random((n, classes)), weight
+        return rng.integers(0, classes, n), rng.dirichlet(np.ones(classes), n), weight
 
     return draw_case()
 
@@ -176,9 +176,26 @@ def test_segmentation_is_pooled_or_per_sample():
     assert a.tp.sum() + a.fn.sum() == 60
 
 
+def test_samples_weigh_in_the_mean_over_samples():
+    rng = np.random.default_rng(0)
+    y, p = rng.integers(0, 2, (3, 1, 4, 5)), rng.random((3, 1, 4, 5))
+    apart = [score(y[i : i + 1], p[i : i + 1], "iou") for i in range(3)]
+    for weight in ([1, 9, 1], [1, 1, 0], [0, 0, 0]):
+        expected = np.dot(apart, weight) / max(1, sum(weight))
+        ours = score(y, p, "iou", per_sample=True, weight=weight)
+        assert ours == pytest.approx(expected, abs=1e-12)
+    y[2] = 255
+    without = score(y, p, "iou", per_sample=True, ignore_index=255)
+    assert without == pytest.approx(np.mean(apart[:2]), abs=1e-12)
+
+
 def test_ignored_rows():
     y, p = np.array([1, 0, -1, 1]), np.array([0.9, 0.8, 0.7, 0.1])
     assert counts(y, p, ignore_index=-1) == counts(y[y >= 0], p[y >= 0])
+    with pytest.raises(ValueError, match="one-hot labels have none"):
+        counts(np.eye(3), np.eye(3), multiclass=True, ignore_index=0)
+    with pytest.raises(ValueError, match="sums over the classes of one-hot labels"):
+        counts(np.ones((2, 3)), np.eye(3)[:2], multiclass=True)
     index, scores = np.array([2, 0, 255]), np.eye(3)
     tp = counts(index, scores, ignore_index=255).tp
     np.testing.assert_array_equal(tp, [0, 0, 0])

@@ -181,10 +181,13 @@ def test_a_constant_metric_has_no_gradient():
 @pytest.mark.parametrize(
     ("spec", "params", "error", "message"),
     [
-        ("f11", {}, ValueError, "did you mean 'f1'"),
+        ("f1x", {}, ValueError, "did you mean 'f1'"),
+        ("f2", {}, ValueError, "'fbeta' with beta=2"),
+        ("roc-auc", {}, ValueError, "AUROCLoss"),
         ("qqqqqq", {}, ValueError, "known: "),
         (3, {}, TypeError, "got int"),
-        ("f1", {"beta": 2.0}, TypeError, "beta"),
+        ("f1", {"beta": 2.0}, TypeError, "unknown argument 'beta'; .* 'f1' are: none"),
+        ("cost", {"stpe": 2.0}, TypeError, "are: fn_cost, fp_cost"),
         ("fbeta", {"beta": -1.0}, ValueError, "beta of metric 'fbeta' must be a number >= 0"),
         ("fbeta", {"beta": float("nan")}, ValueError, "must be a number >= 0"),
         (lambda tp, fn, fp, tn: "high", {}, TypeError, "must give a number"),

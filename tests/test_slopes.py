@@ -5,7 +5,7 @@ import pytest
 
 import anyloss
 from anyloss import gradient, score
-from anyloss.slopes import binary_slopes
+from anyloss.slopes import binary_slopes, column_gradient
 from anyloss.steps import DEFAULT, Amplified, Hard, Linear, LogitSigmoid, RaisedCosine, Uniform
 
 STEPS = [Amplified(10.0), Amplified(20.0, 0.3), Linear(), Linear(0.1, 0.7), RaisedCosine(0.45),
@@ -79,7 +79,7 @@ def test_multiclass_averages(average, step, from_logits):
     rng = np.random.default_rng(0)
     y, x = rng.integers(0, 4, 10), rng.normal(size=(10, 4))
     if not from_logits:
-        x = 0.2 + 0.6 * rng.random((10, 4))
+        x = rng.dirichlet(np.full(4, 5.0), 10)
     weight = rng.random(10)
     for metric in ("mcc", "cohen_kappa", "accuracy"):
         check(
@@ -123,3 +123,16 @@ def test_slopes_of_the_textbook():
     assert slopes.score == pytest.approx(160 / 210)
     assert pytest.approx((2 * 210 - 160) / 210**2) == slopes.A
     assert pytest.approx(-160 / 210**2) == slopes.B
+
+
+@pytest.mark.parametrize("step", [Amplified(10.0), Amplified(73.0, 0.3)], ids=repr)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_short_form_for_a_column(step, weighted):
+    y, z = column(n=40)
+    weight = np.random.default_rng(1).random(40) if weighted else None
+    mcc = anyloss.metric("mcc")
+    value, grad = column_gradient(z, y, step, lambda c: binary_slopes(c, mcc), weight)
+    expected, expected_grad = gradient(y, z, mcc, step, from_logits=True, weight=weight)
+    assert value == pytest.approx(expected, rel=1e-12)
+    np.testing.assert_allclose(grad, expected_grad, rtol=1e-9, atol=1e-18)
+    assert column_gradient(z, y, step, lambda c: binary_slopes(c, mcc), weight, False)[1] is None

@@ -37,6 +37,17 @@ def test_midway_between_two_scores():
     assert best_threshold([0, 0, 1, 1], [0.1, 0.2, 0.6, 0.9], "f1") == (0.4, 1.0)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_the_threshold_has_the_type_of_the_scores(dtype):
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        y, s = rng.random(20) < 0.7, rng.random(20).astype(dtype)
+        found = best_threshold(y, s, "f1")
+        assert anyloss.score(y, (s > found.threshold) * 1.0, "f1") == pytest.approx(found.score)
+    close = np.array([0.1, np.nextafter(dtype(0.1), dtype(1))], dtype)
+    assert (close > best_threshold([0, 1], close).threshold).tolist() == [False, True]
+
+
 def test_a_million_rows_are_one_sort():
     rng = np.random.default_rng(0)
     y, s = rng.random(1_000_000) < 0.01, rng.random(1_000_000)
@@ -57,5 +68,7 @@ def test_a_million_rows_are_one_sort():
 def test_bad_input(arguments, message):
     with pytest.raises(ValueError, match=message):
         best_threshold(*arguments, "f1")
+    with pytest.raises(TypeError, match="must be numbers"):
+        best_threshold(["a", "b"], [0.1, 0.2])
     with pytest.raises(ValueError, match="not negative"):
         best_threshold([1, 0], [0.1, 0.2], "f1", weight=[1, -1])

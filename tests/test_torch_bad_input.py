@@ -123,16 +123,16 @@ def test_ten_thousand_cases(block):
         (lambda: F1Loss()(torch.ones(3), torch.ones(3, 1)), ValueError, r"got \(3, 1\)"),
         (lambda: F1Loss()(torch.ones(2), torch.tensor([0.0, 2.0])), ValueError, "got 0.0 to 2.0"),
         (lambda: F1Loss()(torch.ones(2), torch.tensor([0.0, math.nan])), ValueError, "got nan"),
-        (lambda: F1Loss()(torch.tensor([math.nan, 1.0]), torch.ones(2)), ValueError, "logits in the input|finite scores"),
+        (lambda: F1Loss()(torch.tensor([math.nan, 1.0]), torch.ones(2)), ValueError, "NaN|not NaN"),
         (
             lambda: AnyLoss("recall")(torch.tensor([1.0, math.nan]), torch.tensor([1, 0])),
             ValueError,
-            "logits in the input|finite scores",
+            "NaN|not NaN",
         ),
         (
             lambda: F1Loss(step=Linear())(torch.tensor([math.nan, 1.0]), torch.ones(2)),
             ValueError,
-            "logits in the input|finite scores",
+            "NaN|not NaN",
         ),
         (
             lambda: F1Loss(from_logits=False)(torch.tensor([1.3, 0.1]), torch.ones(2)),
@@ -153,7 +153,28 @@ def test_ten_thousand_cases(block):
         (lambda: F1Loss(step=LogitSigmoid(), thresholds=[0.3]), ValueError, "no threshold"),
         (lambda: F1Loss(smooth=-1.0), ValueError, "smooth must be a number >= 0; got -1.0"),
         (lambda: AnyLoss("f1", average="multiclass"), ValueError, "multiclass form"),
-        (lambda: AnyLoss("f1", tp=3), ValueError | TypeError, "tp"),
+        (lambda: AnyLoss("f1", stpe=3), TypeError, "unknown argument 'stpe'"),
+        (lambda: AnyLoss("f1", average="mean"), ValueError, "average must be one of"),
+        (lambda: AnyLoss("f1", ignore_index=0.5), TypeError, "whole number"),
+        (lambda: AnyLoss("f1", thresholds=0.5), TypeError, "list of numbers"),
+        (lambda: Amplified("73"), TypeError, "scale must be a number"),
+        (lambda: AUROCLoss(step="linear"), TypeError, "step must be one of"),
+        (lambda: AnyLoss(multiclass=True)(torch.ones(2, 3), torch.ones(2, 3)), ValueError, "one-hot"),
+        (
+            lambda: AnyLoss(from_logits=False)(torch.full((2, 3), 0.9), torch.tensor([0, 1])),
+            ValueError,
+            "class probabilities",
+        ),
+        (
+            lambda: AnyLoss(multiclass=True, ignore_index=0)(torch.ones(2, 3), torch.eye(3)[:2]),
+            ValueError,
+            "one-hot labels have none",
+        ),
+        (
+            lambda: F1Loss()(torch.tensor([[math.inf, 1.0]]), torch.tensor([0])),
+            ValueError,
+            "finite logits for several classes",
+        ),
         (
             lambda: F1Loss(step=Amplified(200.0))(torch.ones(2), torch.ones(2)),
             ValueError,
@@ -162,8 +183,7 @@ def test_ten_thousand_cases(block):
     ],
 )  # fmt: skip
 def test_errors_say_what_was_expected(call, error, message):
-    kinds = error.__args__ if hasattr(error, "__args__") else error
-    with pytest.raises(kinds, match=message):
+    with pytest.raises(error, match=message):
         call()
 
 
@@ -211,7 +231,7 @@ def test_the_other_losses_stay_finite(loss):
         loss(torch.ones(3, 1), torch.ones(3))
     with pytest.raises(ValueError, match="labels in the target"):
         loss(torch.ones(2), torch.tensor([0.0, 7.0]))
-    with pytest.raises(ValueError, match="logits in the input|finite"):
+    with pytest.raises(ValueError, match="NaN|finite"):
         loss(torch.tensor([math.nan, 1.0]), torch.tensor([0, 1]))
     with pytest.raises(ValueError, match="single column|shape of the scores"):
         loss(torch.ones(2, 3), torch.tensor([0, 1]))

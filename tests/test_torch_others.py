@@ -28,6 +28,15 @@ def test_soft_counts_are_not_a_ranking():
     assert loss.item() == pytest.approx(0.34, abs=0.005)
 
 
+def test_one_class_alone_does_not_push():
+    for label in (0, 1):
+        z = torch.randn(20, generator=torch.Generator().manual_seed(0)).requires_grad_()
+        loss = AUROCLoss()(z, torch.full((20,), label))
+        (grad,) = torch.autograd.grad(loss, z)
+        assert loss.item() == 1.0
+        assert not grad.any()
+
+
 def test_sharp_steps_on_a_fine_grid_approach_the_true_areas():
     z, y = data(400)
     p = torch.sigmoid(z.detach())

@@ -70,8 +70,6 @@ def layout(
     Layout(kind='multiclass', average='macro', classes=3, index_target=True)
     """
     shape, target_shape = tuple(shape), tuple(target_shape)
-    if average not in AVERAGES:
-        raise ValueError(f"average must be one of {AVERAGES}; got {average!r}")
     if not shape:
         raise ValueError("the scores need at least one axis, such as (n,); got a single number")
     if per_sample and len(shape) < 3:
@@ -112,7 +110,9 @@ def layout(
 
 
 def check_average(chosen: Metric, average: str | None) -> None:
-    """Refuse the multiclass form of a metric that has none."""
+    """Refuse an unknown average, and the multiclass form of a metric that has none."""
+    if average not in AVERAGES:
+        raise ValueError(f"average must be one of {AVERAGES}; got {average!r}")
     if average == "multiclass" and chosen.function not in MULTICLASS:
         names = ", ".join(function.__name__ for function in MULTICLASS)
         raise ValueError(
@@ -145,7 +145,8 @@ def _weight_rows(weight: Array, labels: Array, shape: tuple[int, ...], lay: Layo
             weight.reshape((n, 1, 1)) + labels.reshape((n, inner, labels.shape[2]))[..., :1] * 0
         )
         return spread.reshape((*labels.shape[:2], 1))
-    raise ValueError(f"weight must have shape {shape[:1]} or {full}; got {given}")
+    expected = " or ".join(map(str, dict.fromkeys((shape[:1], full))))
+    raise ValueError(f"weight must have shape {expected}; got {given}")
 
 
 def arrange(
@@ -168,6 +169,11 @@ def arrange(
     z, labels = rows(scores, shape, per_sample), rows(target, shape, per_sample)
     w = None if weight is None else _weight_rows(weight, labels, shape, lay)
     if ignore_index is not None:
+        if lay.kind == "multiclass" and not lay.index_target:
+            raise ValueError(
+                "ignore_index is a class index; one-hot labels have none. Give the rows to leave "
+                f"out weight 0; got ignore_index={ignore_index!r}"
+            )
         keep = ops.where(labels == ignore_index, 0.0, 1.0)
         w = keep if w is None else w * keep
     if w is not None:
@@ -177,6 +183,18 @@ def arrange(
     if lay.index_target:
         labels = ops.where(ops.one_hot(labels, lay.classes), 1.0, 0.0)
     return z, labels, w
+
+
+def rows_that_sum_to_one(
+    scores: Array, labels: Array, lay: Layout, from_logits: bool
+) -> list[tuple[str, Array]]:
+    """What must be a distribution over the classes, with its name: to be checked by a front-end."""
+    found = []
+    if lay.kind == "multiclass" and not lay.index_target:
+        found.append(("one-hot labels", labels))
+    if lay.kind == "multiclass" and not from_logits:
+        found.append(("class probabilities", scores))
+    return found
 
 
 def decisions(
@@ -252,8 +270,18 @@ def score_counts(
     """The score of counts with axes `(samples, 1, classes)`: a scalar, or one number per class."""
     cells = tuple(Cell(x + smooth, ops=ops) for x in class_counts(counts, lay, ops))
     value = averaged(chosen, cells, lay.average, ops).value
-    value = ops.sum(value, 0) / max(1, value.shape[0])
+    value = ops.sum(value * sample_share(counts, ops), 0)
     return value.reshape((lay.columns,) if lay.average is None else ())
+
+
+def sample_share(counts: Counts, ops: Ops) -> Array:
+    """How much each sample counts in the mean over samples: by its weight, so 0 without a row."""
+    if counts.tp.shape[0] == 1:
+        return 1.0
+    total = ops.sum(counts.tp + counts.fn + counts.fp + counts.tn, -1)
+    whole = ops.sum(total, 0)
+    empty = whole < ops.tiny
+    return ops.where(empty, 0.0, total / ops.where(empty, 1.0, whole))
 
 
 def class_counts(counts: Counts, lay: Layout, ops: Ops) -> Counts:
@@ -366,6 +394,9 @@ def prepare(
             _check_range("logits", z, -np.inf, np.inf)
         else:
             _check_range("probabilities (pass from_logits=True for logits)", z, 0, 1)
+        for what, x in rows_that_sum_to_one(z, y, lay, from_logits):
+            present = np.ones(x.shape[:2], bool) if w is None else (w > 0).any(-1)
+            _check_range(f"the sums over the classes of {what}", x.sum(-1)[present], 0.99, 1.01)
 
     z, y, w = arrange(
         scores.astype(float),

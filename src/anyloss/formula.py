@@ -119,6 +119,11 @@ class _Parser:
             return self.operation(node, column)
         if isinstance(node, ast.Call):
             return self.root(node, column)
+        if isinstance(node, ast.BinOp):
+            after = self.indent + (node.left.end_col_offset or 0)
+            column = after + len(self.text[after:]) - len(self.text[after:].lstrip(" )"))
+            hint = "a power is written **; " if isinstance(node.op, ast.BitXor) else ""
+            raise self.fault(f"{hint}the operators of a formula are + - * / and **", column)
         raise self.fault(
             "only + - * / **, parentheses, numbers, tp, fn, fp, tn and sqrt( ) are allowed", column
         )
@@ -158,7 +163,11 @@ class _Parser:
 
     def root(self, node: ast.Call, column: int) -> Node:
         if not isinstance(node.func, ast.Name) or node.func.id != "sqrt":
-            raise self.fault("the only function in a formula is sqrt( )", column)
+            raise self.fault(
+                "the only function in a formula is sqrt( ); a named metric stands alone, with its "
+                "parameters beside it, as in metric('fbeta', beta=2)",
+                column,
+            )
         if len(node.args) != 1 or node.keywords:
             raise self.fault("sqrt takes one argument", column)
         inner = self.node(node.args[0])

@@ -9,7 +9,9 @@ To add one: write its function here with a doctest, and add one row to `tests/te
 from __future__ import annotations
 
 import difflib
+import inspect
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import wraps
@@ -24,6 +26,7 @@ MetricFunction = Callable[..., Any]
 MetricSpec = str | MetricFunction
 
 METRICS: dict[str, MetricFunction] = {}
+RANKING = {"auroc", "auc", "roc_auc", "roc_auc_score", "average_precision", "auprc", "pr_auc"}
 _TEXTBOOK: dict[MetricFunction, MetricFunction] = {}  # without the guard for plain numbers
 
 
@@ -326,6 +329,7 @@ def metric(spec: MetricSpec | Metric, **params: float) -> Metric:
             "a metric is a name, a formula such as 'tp / (tp + fn)' or a function of tp, fn, fp, "
             f"tn; got {type(spec).__name__}"
         )
+    _check_parameters(found, params)
     for key, value in params.items():
         if not isinstance(value, int | float | np.number) or not 0 <= value < math.inf:
             raise ValueError(f"{key} of metric {found.name!r} must be a number >= 0; got {value!r}")
@@ -334,12 +338,31 @@ def metric(spec: MetricSpec | Metric, **params: float) -> Metric:
     return found
 
 
+def _check_parameters(chosen: Metric, params: Mapping[str, Any]) -> None:
+    known = list(inspect.signature(chosen.function).parameters.values())[len(CELLS) :]
+    if any(each.kind is each.VAR_KEYWORD for each in known):
+        return
+    for key in params:
+        if key not in (each.name for each in known):
+            taken = ", ".join(each.name for each in known) or "none"
+            raise TypeError(
+                f"unknown argument {key!r}; the parameters of metric {chosen.name!r} are: {taken}"
+            )
+
+
 def _by_text(spec: str) -> Metric:
     name = "_".join(spec.lower().replace("-", " ").split())
     if name in METRICS:
         return Metric(METRICS[name].__name__, METRICS[name])
     if spec.strip() in CELLS or not name.isidentifier():
         return Metric(spec, Formula(spec))
+    if name in RANKING:
+        raise ValueError(
+            f"{spec!r} is a metric of the ranking, not of the confusion matrix; see "
+            "anyloss.torch.AUROCLoss and AveragePrecisionLoss"
+        )
+    if beta := re.fullmatch(r"f(\d+)(?:_score)?", name):
+        raise ValueError(f"unknown metric {spec!r}; write it as 'fbeta' with beta={beta[1]}")
     near = difflib.get_close_matches(name, METRICS, n=2, cutoff=0.4)
     hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"known: {sorted(METRICS)}"
     raise ValueError(f"unknown metric {spec!r}; {hint}")

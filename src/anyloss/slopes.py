@@ -24,6 +24,7 @@ from anyloss.counts import (
     decisions,
     pair,
     prepare,
+    sample_share,
     tally,
 )
 from anyloss.metrics import Metric, MetricSpec
@@ -66,9 +67,9 @@ def class_slopes(counts: Counts, chosen: Metric, lay: Layout, smooth: float = 0.
     """
     cells = _seeded(class_counts(counts, lay, NUMPY), smooth, NUMPY)
     result = averaged(chosen, cells, lay.average, NUMPY)
-    samples = max(1, cells[0].value.shape[0])
-    value = np.sum(result.value, axis=0).reshape(-1 if lay.average is None else ()) / samples
-    A, B = (np.broadcast_to(x, cells[0].value.shape) / samples for x in (result.A, result.B))
+    share = sample_share(counts, NUMPY)
+    value = np.sum(result.value * share, axis=0).reshape(-1 if lay.average is None else ())
+    A, B = (np.broadcast_to(x, cells[0].value.shape) * share for x in (result.A, result.B))
     if lay.kind == "binary" and lay.average != "binary":
         # One column decides both classes: a positive row's decision is a miss of class 0.
         A, B = A[..., 1:] - B[..., :1], B[..., 1:] - A[..., :1]
@@ -86,7 +87,12 @@ def _sigmoid_and_slope(x: Array) -> tuple[Array, Array]:
 
 
 def column_gradient(
-    z: Array, y: Array, step: Amplified, evaluate: Callable[[Counts], Slopes], wanted: bool = True
+    z: Array,
+    y: Array,
+    step: Amplified,
+    evaluate: Callable[[Counts], Slopes],
+    weight: Array | None = None,
+    wanted: bool = True,
 ) -> tuple[float, Array | None]:
     """The soft score of a column of logits under `Amplified`, and its gradient by the logits.
 
@@ -110,8 +116,12 @@ def column_gradient(
     small, step_slope = _sigmoid_and_slope(x)
     a = np.abs((sign > 0) - small)
     total = np.add.reduce
-    counts = counts_of_sums(float(total(a)), float(a @ y), float(total(y)), float(len(z)))
-    score, A, B = evaluate(counts)
+    if weight is None:
+        sums = float(total(a)), float(a @ y), float(total(y)), float(len(z))
+    else:
+        slope *= weight
+        sums = float(a @ weight), float(a @ (weight * y)), float(weight @ y), float(total(weight))
+    score, A, B = evaluate(counts_of_sums(*sums))
     if not wanted:
         return score, None
     limit = float(np.finfo(z.dtype).max) / 4

@@ -13,6 +13,7 @@ takes `(z, -z)`.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
@@ -85,13 +86,15 @@ class Step:
         """Refuse a step whose slope is lost in the given float type."""
 
 
-def _require(condition: bool, name: str, expected: str, got: object) -> None:
-    if not condition:
+def _require(inside: Callable[[float], bool], name: str, expected: str, got: object) -> None:
+    if not isinstance(got, int | float | np.number):
+        raise TypeError(f"{name} must be a number, {expected}; got {got!r}")
+    if not inside(float(got)):
         raise ValueError(f"{name} must be {expected}; got {got!r}")
 
 
 def _require_threshold(threshold: float) -> None:
-    _require(0 < threshold < 1, "threshold", "strictly between 0 and 1", threshold)
+    _require(lambda x: 0 < x < 1, "threshold", "strictly between 0 and 1", threshold)
 
 
 def _above(p: Array, q: Array, threshold: float) -> Array:
@@ -113,7 +116,7 @@ class Amplified(Step):
     threshold: float = 0.5
 
     def __post_init__(self) -> None:
-        _require(0 < self.scale < math.inf, "scale", "a positive number", self.scale)
+        _require(lambda x: 0 < x < math.inf, "scale", "a positive number", self.scale)
         _require_threshold(self.threshold)
 
     def both(self, p: Array, q: Array, ops: Ops) -> tuple[Array, Array]:
@@ -159,7 +162,7 @@ class Linear(Step):
     threshold: float = 0.5
 
     def __post_init__(self) -> None:
-        _require(0 < self.delta < 0.5, "delta", "strictly between 0 and 0.5", self.delta)
+        _require(lambda x: 0 < x < 0.5, "delta", "strictly between 0 and 0.5", self.delta)
         _require_threshold(self.threshold)
 
     def slopes(self) -> tuple[float, float, float]:
@@ -198,7 +201,7 @@ class RaisedCosine(Step):
     threshold: float = 0.5
 
     def __post_init__(self) -> None:
-        _require(0 < self.delta <= 1, "delta", "greater than 0 and at most 1", self.delta)
+        _require(lambda x: 0 < x <= 1, "delta", "greater than 0 and at most 1", self.delta)
         _require_threshold(self.threshold)
 
     def _margin(self, p: Array, q: Array, ops: Ops) -> tuple[Array, Array]:
@@ -231,7 +234,7 @@ class Uniform(Step):
     threshold: float = 0.5
 
     def __post_init__(self) -> None:
-        _require(0 < self.delta <= 1, "delta", "greater than 0 and at most 1", self.delta)
+        _require(lambda x: 0 < x <= 1, "delta", "greater than 0 and at most 1", self.delta)
         _require_threshold(self.threshold)
 
     @property
@@ -276,8 +279,8 @@ class LogitSigmoid(Step):
     on_logit: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        _require(0 < self.scale < math.inf, "scale", "a positive number", self.scale)
-        _require(-30 <= self.offset <= 30, "offset", "between -30 and 30", self.offset)
+        _require(lambda x: 0 < x < math.inf, "scale", "a positive number", self.scale)
+        _require(lambda x: -30 <= x <= 30, "offset", "between -30 and 30", self.offset)
 
     def hard(self) -> Hard:
         return Hard(1 / (1 + math.exp(self.offset)))
@@ -335,10 +338,11 @@ def scale_range(level: float, dtype: str = "float64") -> tuple[float, float]:
     >>> round(scale_range(1e-15, "float32")[1], 2)
     33.27
     """
-    _require(0 < level < 0.5, "level", "strictly between 0 and 0.5", level)
+    _require(lambda x: 0 < x < 0.5, "level", "strictly between 0 and 0.5", level)
     name = str(dtype).removeprefix("torch.")
     if name not in SIGNIFICAND_BITS:
         name = getattr(dtype, "__name__", name)
-    _require(name in SIGNIFICAND_BITS, "dtype", f"one of {', '.join(SIGNIFICAND_BITS)}", dtype)
+    if name not in SIGNIFICAND_BITS:
+        raise ValueError(f"dtype must be one of {', '.join(SIGNIFICAND_BITS)}; got {dtype!r}")
     room = 0.5 - level
     return math.log((1 - level) / level) / room, SIGNIFICAND_BITS[name] * math.log(2) / room

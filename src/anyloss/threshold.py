@@ -28,15 +28,23 @@ def best_threshold(
     """The threshold at which the metric of `y_score > threshold` is highest, and that score.
 
     Scores may be probabilities, logits or any numbers. All splits of the rows are tried, at the
-    price of one sort; the threshold lies midway between two scores. Of several best splits the
-    middle one is taken.
+    price of one sort; the threshold lies midway between two scores and is a number of their own
+    type, so that float32 scores compare with it as they should. Of several best splits the middle
+    one is taken.
 
     >>> best_threshold([0, 0, 1, 0, 1, 1], [0.1, 0.2, 0.3, 0.4, 0.5, 0.7], "f1")
     Threshold(threshold=0.25, score=0.8571428571428571)
     """
     chosen = find_metric(metric)
-    y, s = np.asarray(y_true, dtype=float), np.asarray(y_score, dtype=float)
-    w = np.ones(len(y)) if weight is None else np.asarray(weight, dtype=float)
+    s = np.asarray(y_score)
+    if s.dtype.kind not in "fiub" or np.asarray(y_true).dtype.kind not in "fiub":
+        raise TypeError(
+            f"labels and scores must be numbers; got {np.asarray(y_true).dtype} labels, "
+            f"{s.dtype} scores"
+        )
+    s = s if s.dtype.kind == "f" else s.astype(float)
+    y = np.asarray(y_true, dtype=float)
+    w = np.ones(y.shape) if weight is None else np.asarray(weight, dtype=float)
     if y.ndim != 1 or y.shape != s.shape or y.shape != w.shape or not len(y):
         raise ValueError(
             "labels, scores and weights must be columns of one length, with at least one row; "
@@ -65,4 +73,5 @@ def _sweep(y: Array, s: Array, w: Array) -> tuple[Array, Array, Array]:
     low, high = s[first][:-1], s[first][1:]
     between = low / 2 + high / 2
     between = np.where((between >= low) & (between < high), between, low)
-    return np.concatenate([[np.nextafter(s[0], -np.inf)], between, [s[-1]]]), tp, fp
+    below = np.nextafter(s[:1], s.dtype.type(-np.inf))
+    return np.concatenate([below, between, s[-1:]]), tp, fp

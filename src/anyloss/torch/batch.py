@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from anyloss.arithmetic import FLOATS, Ops
-from anyloss.counts import Counts, Layout, arrange, decisions, layout, tally
+from anyloss.counts import Counts, Layout, arrange, decisions, layout, rows_that_sum_to_one, tally
 from anyloss.steps import Step
 
 
@@ -144,6 +144,20 @@ def _check_range(what: str, x: Tensor, low: float, high: float) -> None:
         raise ValueError(f"{what} must lie in [{low}, {high}]; got {least.item()} to {most.item()}")
 
 
+def _check_logits(scores: Tensor, finite: bool) -> None:
+    """A step may swallow a NaN, and the softmax has no infinity."""
+    if not scores.numel():
+        return
+    least, most = torch.aminmax(scores.detach())
+    if math.isnan(least.item()):
+        raise ValueError("input must hold numbers; got NaN logits")
+    if finite and math.isinf(most.item() - least.item()):
+        raise ValueError(
+            f"input must hold finite logits for several classes; got {least.item()} to "
+            f"{most.item()}"
+        )
+
+
 def count(batch: Batch, step: Step, ops: Ops) -> Counts:
     """The counts of a batch under a step, in double, with axes `(samples, 1, classes)`."""
     options, weight = batch.options, batch.weight
@@ -151,10 +165,11 @@ def count(batch: Batch, step: Step, ops: Ops) -> Counts:
     def check(scores: Tensor, labels: Tensor, weight: Tensor | None) -> None:
         if batch.masked:
             _check_values(batch, scores, labels, weight)
-        if options.from_logits:  # a step may swallow a NaN, and softmax has no infinity
-            finite = batch.layout.kind == "multiclass"
-            limit = torch.finfo(scores.dtype).max if finite else math.inf
-            _check_range("logits in the input", scores, -limit, limit)
+        if options.from_logits:
+            _check_logits(scores, finite=batch.layout.kind == "multiclass")
+        for what, x in rows_that_sum_to_one(scores, labels, batch.layout, options.from_logits):
+            sums = x.sum(-1) if weight is None else x.sum(-1)[(weight > 0).any(-1)]
+            _check_range(f"the sums over the classes of {what}", sums, 0.99, 1.01)
 
     scores, y, w = arrange(
         batch.scores,

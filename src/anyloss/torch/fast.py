@@ -60,7 +60,7 @@ class _ClosedForm(torch.autograd.Function):
         wanted = ctx.needs_input_grad[0]
         if z.ndim == 1 and z.numel() <= SMALL:
             arrays = z.detach().numpy(), y.numpy()
-            score, slope = column_gradient(*arrays, step, evaluate, wanted)
+            score, slope = column_gradient(*arrays, step, evaluate, wanted=wanted)
             gradient = None if slope is None else torch.from_numpy(np.negative(slope, out=slope))
         else:
             score, gradient = _in_blocks(z, y, step, evaluate, wanted)

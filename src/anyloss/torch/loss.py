@@ -52,6 +52,8 @@ def make_settings(
     check_average(chosen, average)
     if not 0 <= smooth < math.inf:
         raise ValueError(f"smooth must be a number >= 0; got {smooth!r}")
+    if not (ignore_index is None or isinstance(ignore_index, int)):
+        raise TypeError(f"ignore_index must be a whole number or None; got {ignore_index!r}")
     options = Options(average, from_logits, per_sample, multiclass, ignore_index, validate)
     return Settings(chosen, make_steps(step, threshold, thresholds), smooth, options)
 
@@ -70,6 +72,8 @@ def make_steps(
     base = DEFAULT if step is None else step
     if thresholds is None:
         return (base if threshold is None else base.at(threshold),)
+    if isinstance(thresholds, int | float):
+        raise TypeError(f"thresholds must be a list of numbers; got {thresholds!r}")
     steps = tuple(base.at(float(each)) for each in thresholds)
     if not steps:
         raise ValueError("thresholds must hold at least one number; got none")
@@ -172,7 +176,7 @@ def _check_finite(counts: Counts, values: list[Any], settings: Settings) -> None
     if all(np.isfinite(cell).all() for cell in cells.values()):
         raise ValueError(f"metric {settings.metric.name!r} is not finite for the counts {cells}")
     raise ValueError(
-        "input must hold finite scores, and weights must not overflow; the counts came out as "
+        "input must hold numbers, not NaN, and weights must not overflow; the counts came out as "
         f"{cells}"
     )
 
@@ -186,18 +190,19 @@ class AnyLoss(nn.Module):
 
     Args:
         metric: a name (`"f1"`, see `anyloss.METRICS`), a formula (`"tp / (tp + 0.3*fp + 2*fn)"`)
-            or a function of `tp, fn, fp, tn`.
+            or a function of `tp, fn, fp, tn`. Higher is better: write a cost as `1 - cost`.
         step: the soft stand-in for "above the threshold?", from `anyloss.steps`. The default,
             `Amplified(scale=10)`, was chosen by measurement (benchmarks/README.md): sharper steps
             such as the paper's scale 73 leave most rows without a gradient, softer ones blur the
             decision. `Amplified(73.0)` is available and, computed stably, learns in float32 too.
         threshold: short for the default step at this threshold.
-        thresholds: the mean over the step at each of these thresholds.
+        thresholds: the mean over the step at each of these thresholds, in `score` as well.
         average: `"auto"` is `"binary"` for one column or two classes, else `"macro"`; also
             `"micro"`, `"weighted"`, `"multiclass"` (a genuine multiclass form) and None.
         smooth: added to each soft cell; never in `score`.
         from_logits: whether `input` holds logits (the default) or probabilities.
-        per_sample: count within each sample of `(n, C, ...)` and average, instead of pooling.
+        per_sample: count within each sample of `(n, C, ...)` and average by the samples' weights,
+            instead of pooling.
         multiclass: read a target of the input's shape as one-hot.
         ignore_index: rows with this label do not count.
         validate: check values (labels, weights, NaN). Only on the CPU and in eager mode: on an

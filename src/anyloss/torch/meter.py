@@ -40,10 +40,11 @@ class ScoreMeter:
     def update(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> None:
         """Count one batch."""
         batch = make_batch(input, target, weight, self.settings.options)
-        if self._layout not in (None, batch.layout):
+        if self._layout is not None and self._layout != batch.layout:
             raise ValueError(
-                f"all batches of an epoch must have one layout; had {self._layout}, "
-                f"got {batch.layout}"
+                "all batches of an epoch must have one kind and number of classes; had "
+                f"{self._layout.kind} of {self._layout.classes}, got {batch.layout.kind} of "
+                f"{batch.layout.classes}"
             )
         fresh = count(batch, self.settings.steps[0].hard(), HARD_OPS[batch.scores.dtype])
         self.counts = fresh if self.counts is None else self.counts + fresh

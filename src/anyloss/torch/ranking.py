@@ -33,6 +33,8 @@ class _CurveLoss(nn.Module):
     ) -> None:
         super().__init__()
         base = Linear() if step is None else step
+        if not isinstance(base, Step):
+            raise TypeError(f"step must be one of anyloss.steps; got {type(base).__name__}")
         # From the strictest threshold down, so that the curve runs from left to right.
         self.steps = [base.at(float(t)) for t in sorted(set(thresholds), reverse=True)]
         if not self.steps:
@@ -42,10 +44,12 @@ class _CurveLoss(nn.Module):
     def forward(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         batch = make_batch(input, target, weight, self.options)
         if batch.layout.kind == "multiclass":
-            raise ValueError(f"{type(self).__name__} takes labels of the shape of the scores")
+            raise ValueError(
+                f"{type(self).__name__} takes labels of the shape of the scores; got class indices"
+            )
         area = self.area(self._curve(batch)).mean()  # over the columns
         if batch.checked and not torch.isfinite(area.detach()):
-            raise ValueError("input must hold finite scores, and weights must not overflow")
+            raise ValueError(f"weights must not overflow; the area came out as {area.item()}")
         return (1 - area).to(batch.scores.dtype)
 
     def _curve(self, batch: Batch) -> Counts:
@@ -67,7 +71,8 @@ class AUROCLoss(_CurveLoss):
     """One minus the area under the soft ROC curve (Bridging the Gap), by the trapezoid rule.
 
     The end points (0, 0) and (1, 1) belong to the curve. Soft counts are not a ranking: scores in
-    perfect order but far from 0 and 1 still have a loss. Columns of `(n, C)` are averaged.
+    perfect order but far from 0 and 1 still have a loss. Without rows of both classes the area is
+    0 with slope 0. Columns of `(n, C)` are averaged.
 
     >>> loss = AUROCLoss(from_logits=False)
     >>> loss(torch.tensor([0.0, 0.0, 1.0]), torch.tensor([0, 0, 1])).item()
@@ -78,7 +83,9 @@ class AUROCLoss(_CurveLoss):
         tp, fn, fp, tn = counts
         tpr = _with_ends(_ratio(tp, tp + fn), 0.0, 1.0)
         fpr = _with_ends(_ratio(fp, fp + tn), 0.0, 1.0)
-        return ((tpr[1:] + tpr[:-1]) / 2 * (fpr[1:] - fpr[:-1])).sum(0)
+        area = ((tpr[1:] + tpr[:-1]) / 2 * (fpr[1:] - fpr[:-1])).sum(0)
+        both = ((tp + fn)[0] > 0) & ((fp + tn)[0] > 0)
+        return torch.where(both, area, 0.0)
 
 
 class AveragePrecisionLoss(_CurveLoss):
@@ -136,7 +143,7 @@ class WMWLoss(nn.Module):
         if batch.checked and not ((y == 0) | (y == 1)).all():
             raise ValueError("WMWLoss compares pairs and needs labels of exactly 0 or 1")
         if batch.checked and x.isnan().any():
-            raise ValueError("input must hold finite scores; got NaN")
+            raise ValueError("input must hold numbers; got NaN scores")
         x = torch.sigmoid(x) if self.options.from_logits else x
         if batch.checked:  # fewer pairs; elsewhere a choice of rows would wait for the device
             short = (self.gap - (x[y == 1][:, None] - x[y == 0])).clamp_min(0.0)

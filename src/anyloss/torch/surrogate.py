@@ -14,8 +14,8 @@ class SurrogateFBetaLoss(nn.Module):
 
     Its gradient follows that of F-beta on a large sample, yet it is a mean over rows, so that
     small batches do not bias it. `prior` is the share of positives in the *training set*, not in
-    the batch. The formula was taken from an independent implementation that cites the paper
-    (qtwang/iEDeaL); the paper's own equation was not seen.
+    the batch. The loss can be below 0. The formula was taken from an independent implementation
+    that cites the paper (qtwang/iEDeaL); the paper's own equation was not seen.
 
     >>> loss = SurrogateFBetaLoss(prior=0.2)
     >>> round(loss(torch.tensor([0.0, 0.0]), torch.tensor([1.0, 0.0])).item(), 4)
@@ -39,7 +39,9 @@ class SurrogateFBetaLoss(nn.Module):
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         batch = make_batch(input, target, None, self.options)
         if batch.layout.kind == "multiclass":
-            raise ValueError("SurrogateFBetaLoss takes labels of the shape of the scores")
+            raise ValueError(
+                "SurrogateFBetaLoss takes labels of the shape of the scores; got class indices"
+            )
         z, y = batch.scores, batch.target
         if self.options.from_logits:
             p, minus_log_p = torch.sigmoid(z), softplus(-z)
@@ -48,5 +50,5 @@ class SurrogateFBetaLoss(nn.Module):
         rows = y * minus_log_p + (1 - y) * torch.log(self.k + p)
         loss = (rows / max(1, rows.numel())).sum()  # a mean that does not overflow on the way
         if batch.checked and not torch.isfinite(loss.detach()):
-            raise ValueError(f"input must hold finite scores; the loss came out as {loss.item()}")
+            raise ValueError(f"input must hold finite numbers; the loss came out as {loss.item()}")
         return loss
