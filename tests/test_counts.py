@@ -168,12 +168,20 @@ def test_segmentation_is_pooled_or_per_sample():
     # class indices and row weights with trailing dimensions
     index = rng.integers(0, 2, (3, 4, 5))
     one_hot = np.stack([index == 0, index == 1], 1).astype(float)
+    p[:, 1] = 1 - p[:, 0]
     a = counts(index, p, weight=[1, 2, 0])
     b = counts(one_hot, p, multiclass=True, weight=[1, 2, 0])
     c = counts(index, p, weight=np.broadcast_to(np.array([1, 2, 0])[:, None, None], (3, 4, 5)))
     np.testing.assert_array_equal(list(a), list(b))
     np.testing.assert_array_equal(list(a), list(c))
     assert a.tp.sum() + a.fn.sum() == 60
+
+
+def test_a_row_of_weight_zero_may_hold_anything_in_every_column():
+    y = np.array([[1.0, 0.0], [np.nan, 1.0], [0.0, 1.0]])
+    p = np.array([[0.9, 0.2], [np.nan, 7.0], [0.4, 0.8]])
+    kept = counts(y[::2], p[::2])
+    np.testing.assert_array_equal(list(counts(y, p, weight=[1, 0, 1])), list(kept))
 
 
 def test_samples_weigh_in_the_mean_over_samples():

@@ -141,10 +141,9 @@ def _weight_rows(weight: Array, labels: Array, shape: tuple[int, ...], lay: Layo
     if given == full:
         return rows(weight, shape, per_sample=labels.shape[0] == n).reshape(labels.shape)
     if given == shape[:1]:
-        spread = (
-            weight.reshape((n, 1, 1)) + labels.reshape((n, inner, labels.shape[2]))[..., :1] * 0
-        )
-        return spread.reshape((*labels.shape[:2], 1))
+        # Zeros of the right shape, also where a label is NaN.
+        zeros = (labels == labels).reshape((n, inner, labels.shape[2]))[..., :1] * 0
+        return (weight.reshape((n, 1, 1)) + zeros).reshape((*labels.shape[:2], 1))
     expected = " or ".join(map(str, dict.fromkeys((shape[:1], full))))
     raise ValueError(f"weight must have shape {expected}; got {given}")
 
