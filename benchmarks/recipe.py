@@ -37,6 +37,7 @@ from anyloss import score
 from anyloss.sklearn import AnyLossClassifier
 
 METHODS = ("tuned threshold", "null", "at 0.5", "anyloss")
+SCORERS = {"f1": "f1", "mcc": "matthews_corrcoef", "balanced_accuracy": "balanced_accuracy"}
 ROPE = 0.01
 
 
@@ -46,7 +47,7 @@ def hard(y: np.ndarray, decision: np.ndarray, name: str) -> float:
 
 def fit_all(x: np.ndarray, y: np.ndarray, name: str, seed: int) -> list[tuple[object, float]]:
     logistic = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
-    scoring = make_scorer(hard, name=find_metric(name))
+    scoring = SCORERS.get(name) or make_scorer(hard, name=find_metric(name))
 
     def tuned(inner: int) -> TunedThresholdClassifierCV:
         folds = StratifiedKFold(min(5, int(y.sum())), shuffle=True, random_state=inner)

@@ -429,7 +429,7 @@ def test_meter_is_the_score_of_the_whole_epoch():
     with pytest.raises(ValueError, match="no batch"):
         meter.compute()
     meter.update(z, y)
-    with pytest.raises(ValueError, match="one layout"):
+    with pytest.raises(ValueError, match="one kind and number of classes"):
         meter.update(z[:, :2], y.clamp_max(1))
     with pytest.raises(ValueError, match="takes no thresholds"):
         ScoreMeter("f1", thresholds=[0.1, 0.2])

@@ -22,10 +22,11 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import minimize
 
-from anyloss.arithmetic import Array
+from anyloss.arithmetic import NUMPY, Array
+from anyloss.counts import Counts
 from anyloss.metrics import Metric, MetricSpec
 from anyloss.metrics import metric as find_metric
-from anyloss.slopes import binary_slopes, column_gradient
+from anyloss.slopes import Slopes, binary_slopes, column_gradient
 from anyloss.steps import Amplified
 from anyloss.threshold import best_threshold
 
@@ -65,16 +66,16 @@ def fit_linear(
     C: float = 1.0,
     folds: int = 5,
     step: Amplified = Amplified(20.0),
-    steps: int = 400,
-    rate: float = 0.01,
+    steps: int = 150,
+    rate: float = 0.03,
     cross_entropy: float = 0.1,
     seed: int | np.random.Generator = 0,
-    on_member: Callable[[int, int], None] = lambda done, members: None,
+    on_step: Callable[[int, float], None] = lambda step, soft_score: None,
 ) -> LinearFit:
     """Train a linear model for a metric; `X` should be standardised, `y` is 0 or 1.
 
-    `C` is the inverse strength of the L2 penalty of the start, as in scikit-learn; `on_member` is
-    told after each refined member how many of how many are done.
+    `C` is the inverse strength of the L2 penalty of the start, as in scikit-learn; `on_step` is
+    told the number of each refining step and the mean soft score of the members before it.
 
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(300, 2))
@@ -95,23 +96,24 @@ def fit_linear(
         held_out[rest] = _logits(X[rest], starts[-1])
     threshold, start_score = best_threshold(y, held_out, chosen, weight=weight)
 
-    members, history = [], []
-    for (rows, rest), start in zip(splits, starts, strict=True):
-        start[-1] -= threshold
-        member, scores = _refine(
-            X[rows], y[rows], weight[rows], start, chosen, step, steps, rate, cross_entropy
-        )
-        held_out[rest] = _vote(np.stack([_logits(X[rest], m) for m in (start, member)], axis=1))
-        members += [start, member]
-        history.append(scores)
-        on_member(len(history), len(splits))
-    parameters = np.array(members)
+    started = np.array(starts).T
+    started[-1] -= threshold
+    fitted = np.zeros((len(y), len(splits)))
+    for k, (rows, _) in enumerate(splits):
+        fitted[rows, k] = weight[rows]
+    refined, history = _refine(
+        X, y[:, None], fitted, started, chosen, step, steps, rate, cross_entropy, on_step
+    )
+    for k, (_, rest) in enumerate(splits):
+        both = np.column_stack([started[:, k], refined[:, k]])
+        held_out[rest] = _vote(_logits(X[rest], both))
+    members = np.concatenate([started, refined], axis=1).T
     return LinearFit(
-        coef=parameters[:, :-1],
-        intercept=parameters[:, -1],
+        coef=members[:, :-1],
+        intercept=members[:, -1],
         start_score=start_score,
         held_out_score=_hard_score(y, held_out, weight, chosen),
-        history=np.mean(history, axis=0),
+        history=history,
     )
 
 
@@ -170,25 +172,34 @@ def _refine(
     steps: int,
     rate: float,
     cross_entropy: float,
-) -> tuple[Array, list[float]]:
-    """Adam on `1 - metric + cross_entropy * (class-weighted cross-entropy)` from a given start."""
-    positive = weight @ y
-    negative = weight.sum() - positive
+    on_step: Callable[[int, float], None],
+) -> tuple[Array, Array]:
+    """Adam on `1 - metric + cross_entropy * (class-weighted cross-entropy)`, all members at once.
+
+    One column of `start` and of `weight` per member; a row of weight 0 is not the member's.
+    """
+    positive = (weight * y).sum(axis=0)
+    negative = weight.sum(axis=0) - positive
     share = weight * np.where(y == 1, 0.5 / positive, 0.5 / negative) * cross_entropy
     parameters, first, second = start.copy(), np.zeros_like(start), np.zeros_like(start)
-    scores = []
+    history = np.empty(steps)
     for k in range(1, steps + 1):
         z = _logits(X, parameters)
-        score, rows = column_gradient(z, y, step, lambda c: binary_slopes(c, chosen), weight)
-        scores.append(score)
+        scores, rows = column_gradient(z, y, step, lambda c: _array_slopes(c, chosen), weight)
+        history[k - 1] = scores.mean()
+        on_step(k, history[k - 1])
         rows = share * (_sigmoid(z) - y) - rows
-        grad = np.append(rows @ X, rows.sum())
+        grad = np.concatenate([X.T @ rows, rows.sum(axis=0, keepdims=True)])
         grad[:-1] += 2e-4 * parameters[:-1]
         first += 0.1 * (grad - first)
         second += 0.001 * (grad**2 - second)
         size = np.sqrt(second / (1 - 0.999**k)) + 1e-8
         parameters -= rate * first / (1 - 0.9**k) / size
-    return parameters, scores
+    return parameters, history
+
+
+def _array_slopes(counts: Counts, chosen: Metric) -> Slopes:
+    return binary_slopes(counts, chosen, ops=NUMPY)
 
 
 def _hard_score(y: Array, decision: Array, weight: Array, chosen: Metric) -> float:

@@ -37,7 +37,7 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         folds: how many inner folds; two members of each vote.
         max_iter: refining steps per member.
         random_state: seed of the inner folds; the same seed gives the same bits.
-        verbose: print a line per refined fold.
+        verbose: print the soft score as it goes.
 
     After `fit`: `classes_`, `pos_label_`, `coef_` and `intercept_` (one row per member, for the
     columns as given), `n_iter_`, `history_` (mean soft score per step), `start_score_` (logistic
@@ -58,7 +58,7 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         pos_label: Any = None,
         C: float = 1.0,
         folds: int = 5,
-        max_iter: int = 400,
+        max_iter: int = 150,
         random_state: Any = None,
         verbose: bool = False,
     ) -> None:
@@ -109,7 +109,7 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             folds=self.folds,
             steps=self.max_iter,
             seed=check_random_state(self.random_state).randint(2**31),
-            on_member=self._report,
+            on_step=self._report,
         )
         self.classes_ = classes
         self.pos_label_ = classes[positive]
@@ -142,9 +142,9 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         return int(found[0])
 
-    def _report(self, done: int, members: int) -> None:
-        if self.verbose:
-            print(f"[AnyLossClassifier] refined fold {done} of {members}")
+    def _report(self, step: int, soft_score: float) -> None:
+        if self.verbose and step % 10 == 0:
+            print(f"step {step} of {self.max_iter}: soft score {soft_score:.4f}")
 
     def decision_function(self, X: Array) -> Array:
         """The vote of the members, in (-1, 1): above 0 for the second of `classes_`."""
