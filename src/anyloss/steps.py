@@ -13,6 +13,7 @@ takes `(z, -z)`.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import ClassVar, Self
@@ -32,18 +33,18 @@ from anyloss.arithmetic import (
 SIGNIFICAND_BITS = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8}
 
 
-class Step:
+class Step(ABC):
     """What all steps share. A step defines `both` (value and mirror) and `density` (slope)."""
 
     on_logit: ClassVar[bool] = False  # whether the pair is (z, -z) instead of (p, 1 - p)
 
+    @abstractmethod
     def both(self, p: Array, q: Array, ops: Ops) -> tuple[Array, Array]:
         """The soft decision and its mirror `1 - a`, from the pair `p, q = 1 - p`."""
-        raise NotImplementedError
 
+    @abstractmethod
     def density(self, p: Array, q: Array, ops: Ops) -> Array:
         """The derivative of the soft decision: the density of the random threshold."""
-        raise NotImplementedError
 
     def multiclass(self, p: Array, q: Array, ops: Ops) -> tuple[Array, Array]:
         """The soft decisions over the last axis and their mirrors, from class probabilities."""
@@ -54,7 +55,7 @@ class Step:
 
     def multiclass_back(self, g: Array, p: Array, q: Array, ops: Ops) -> Array:
         """The gradient `g` of the soft multiclass decisions, carried back to the probabilities."""
-        raise NotImplementedError
+        return g  # right for a step that takes the probabilities as they are
 
     def value(self, p: Array) -> Array:
         """The soft decision for NumPy probabilities (for `LogitSigmoid`: logits)."""
@@ -261,9 +262,6 @@ class Uniform(Step):
 
     def multiclass(self, p: Array, q: Array, ops: Ops) -> tuple[Array, Array]:
         return (p, q) if self.is_identity else super().multiclass(p, q, ops)
-
-    def multiclass_back(self, g: Array, p: Array, q: Array, ops: Ops) -> Array:
-        return g
 
 
 @dataclass(frozen=True)

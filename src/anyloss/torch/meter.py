@@ -55,4 +55,5 @@ class ScoreMeter:
         if self.counts is None or self._layout is None:
             raise ValueError("no batch has been counted yet; call update(input, target) first")
         ops = HARD_OPS[torch.float64]
-        return score_counts(self.counts, self.settings.metric, self._layout, ops)  # type: ignore[no-any-return]
+        score: Tensor = score_counts(self.counts, self.settings.metric, self._layout, ops)
+        return score

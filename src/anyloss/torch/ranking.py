@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 import torch
@@ -20,7 +21,7 @@ def _ratio(numerator: Tensor, denominator: Tensor) -> Tensor:
     return torch.where(void, 0.0, numerator / torch.where(void, 1.0, denominator))
 
 
-class _CurveLoss(nn.Module):
+class _CurveLoss(nn.Module, ABC):
     """One minus the area under a curve of soft counts over a grid of thresholds."""
 
     def __init__(
@@ -58,8 +59,9 @@ class _CurveLoss(nn.Module):
         points = [count(batch, step, ops) for step in self.steps]
         return Counts(*(torch.cat(cells, 1)[0] for cells in zip(*points, strict=True)))
 
+    @abstractmethod
     def area(self, counts: Counts) -> Tensor:
-        raise NotImplementedError
+        """The area under the curve of each column."""
 
 
 def _with_ends(x: Tensor, first: float, last: Tensor | float) -> Tensor:
