@@ -83,8 +83,18 @@ class Step(ABC):
             raise ValueError(f"{self!r} has no threshold to move; use a step that has one")
         return replace(self, threshold=threshold)  # type: ignore[type-var]
 
+    def scale_limit(self, tiny: float) -> float:
+        """The largest scale at which a sure row keeps a slope above `tiny`."""
+        return math.inf
+
     def check_dtype(self, dtype: str, tiny: float) -> None:
         """Refuse a step whose slope is lost in the given float type."""
+        scale, limit = getattr(self, "scale", 0.0), self.scale_limit(tiny)
+        if scale > limit:
+            raise ValueError(
+                f"scale must be at most {limit:.1f} for {dtype}, or the slope of a sure row is "
+                f"lost; got {self!r}"
+            )
 
 
 def _require(inside: Callable[[float], bool], name: str, expected: str, got: object) -> None:
@@ -140,13 +150,8 @@ class Amplified(Step):
         # The logarithm makes a sure row count as sure for any number of classes.
         return self.scale / 2 + math.log(max(p.shape[-1] - 1, 1))
 
-    def check_dtype(self, dtype: str, tiny: float) -> None:
-        limit = -math.log(tiny) / max(self.threshold, 1 - self.threshold)
-        if self.scale > limit:
-            raise ValueError(
-                f"scale must be at most {limit:.1f} for {dtype} at threshold {self.threshold}, "
-                f"or the slope of a sure row is lost; got {self.scale}"
-            )
+    def scale_limit(self, tiny: float) -> float:
+        return -math.log(tiny) / max(self.threshold, 1 - self.threshold)
 
 
 @dataclass(frozen=True)
