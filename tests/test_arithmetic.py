@@ -44,6 +44,14 @@ def test_division_by_zero_under_autograd():
     assert grad.tolist() == [0, 0, 0]
 
 
+def test_whole_exponents_below_one():
+    assert (Cell(-2.0, 1.0, 0.0) ** -1).value == -0.5
+    assert (Cell(-2.0, 1.0, 0.0) ** -1).A == -0.25
+    assert (Cell(-2.0) ** -2).value == 0.25
+    assert (Cell(0.0, 1.0, 0.0) ** 0).value == 1.0
+    assert (Cell(0.0) ** -1).value == 0.0
+
+
 def test_a_cell_as_exponent_is_refused():
     with pytest.raises(TypeError, match="exponent"):
         Cell(1.0) ** Cell(2.0)

@@ -240,6 +240,7 @@ def test_monai_value():
         (([0, 1], [[0.1, 0.9], [0.5, 0.5]]), {"step": Linear()}, ValueError, "multiclass takes"),
         (([0, 1], np.eye(2)), {"step": Amplified(9.0, 0.4)}, ValueError, "multiclass takes"),
         (([0, 1], np.eye(2)), {"step": Uniform(0.3)}, ValueError, "multiclass takes"),
+        (([0], [[-np.inf, 0.0]]), {"from_logits": True}, ValueError, "logits must lie in"),
         (([0, 1], np.eye(2)), {"step": Hard(0.3)}, ValueError, "multiclass takes"),
     ],
 )

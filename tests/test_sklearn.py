@@ -87,6 +87,15 @@ def test_same_seed_same_bits_and_columns_of_any_unit():
     )
 
 
+@pytest.mark.parametrize("unit", [1e-200, 1e-16, 1e155, 1e300])
+def test_columns_of_extreme_units(unit):
+    X, y = hard_problem()
+    expected = AnyLossClassifier(random_state=0).fit(X, y).predict(X)
+    np.testing.assert_array_equal(
+        AnyLossClassifier(random_state=0).fit(X * unit, y).predict(X * unit), expected
+    )
+
+
 def test_weight_zero_is_no_row():
     X, y = hard_problem()
     weight = np.ones(len(y))

@@ -48,6 +48,12 @@ def test_the_threshold_has_the_type_of_the_scores(dtype):
     assert (close > best_threshold([0, 1], close).threshold).tolist() == [False, True]
 
 
+def test_fractional_weights_leave_no_remainder():
+    """0.7 + 0.1 + 0.1 + 0.4 in another order is not the same number; no cell may show it."""
+    found = best_threshold([1, 0, 0, 0], [0, 0.1, 0.2, 0.3], "npv", weight=[0.7, 0.1, 0.1, 0.4])
+    assert found.score == pytest.approx(0.6 / 1.3)
+
+
 def test_a_million_rows_are_one_sort():
     rng = np.random.default_rng(0)
     y, s = rng.random(1_000_000) < 0.01, rng.random(1_000_000)

@@ -157,6 +157,8 @@ def test_ten_thousand_cases(block):
         (lambda: AnyLoss("f1", average="mean"), ValueError, "average must be one of"),
         (lambda: AnyLoss("f1", ignore_index=0.5), TypeError, "whole number"),
         (lambda: AnyLoss("f1", thresholds=0.5), TypeError, "list of numbers"),
+        (lambda: F1Loss()(torch.ones(2, 0), torch.ones(2, 0)), ValueError, "at least one column"),
+        (lambda: AUROCLoss(step=Amplified(1e6))(torch.ones(2), torch.ones(2)), ValueError, "at most"),
         (lambda: Amplified("73"), TypeError, "scale must be a number"),
         (lambda: AUROCLoss(step="linear"), TypeError, "step must be one of"),
         (lambda: AnyLoss(multiclass=True)(torch.ones(2, 3), torch.ones(2, 3)), ValueError, "one-hot"),

@@ -390,6 +390,12 @@ def test_a_loss_can_be_copied_and_saved():
     torch.testing.assert_close(loaded(z, y), loss(z, y))
 
 
+def test_a_negative_ignore_index_with_unsigned_labels():
+    meter = ScoreMeter("accuracy", average="micro", ignore_index=-100)
+    meter.update(torch.zeros(2, 200), torch.tensor([156, 3], dtype=torch.uint8))
+    assert (meter.counts.tp + meter.counts.fn).sum() == 2
+
+
 def test_ignored_and_zero_weight_rows_are_no_rows():
     z = torch.tensor([0.3, float("nan"), -2.0, 1.0], requires_grad=True)
     y = torch.tensor([1.0, -1.0, 0.0, 0.0])
@@ -456,6 +462,43 @@ def test_training_for_f1_beats_bce_at_one_half():
         return F1Loss().score(model(x[2000:]).squeeze(1), y[2000:]).item()
 
     assert train(F1Loss()) > train(nn.BCEWithLogitsLoss()) + 0.02
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("metric", ["npv", "markedness", "gmean", "mcc"])
+def test_almost_all_called_positive_keeps_its_digits(metric, dtype):
+    z = (3 + 5 * torch.rand(1000, generator=generator())).to(dtype).requires_grad_()
+    y = (torch.rand(1000, generator=generator(1)) < 0.3).to(dtype)
+    loss = AnyLoss(metric, step=Amplified(73.0))
+    exact, slopes = anyloss.gradient(
+        y, z.detach().double(), metric, Amplified(73.0), from_logits=True
+    )
+    assert loss(z, y).item() == pytest.approx(1 - exact, rel=1e-4)
+    ours = gradient_of(loss, z, y).double()
+    torch.testing.assert_close(
+        ours, -torch.tensor(slopes), rtol=2e-3, atol=1e-4 * abs(slopes).max()
+    )
+
+
+def test_scoring_in_inference_mode_does_not_spoil_training():
+    for shape in ((40_000,), (100, 5)):
+        z, y = torch.randn(shape, generator=generator()), torch.ones(shape)
+        y[0] = 0
+        fast_path._workspace.__dict__.clear()
+        fast_path._constant.cache_clear()
+        with torch.inference_mode():
+            F1Loss()(z, y)
+        F1Loss()(z.requires_grad_(), y).backward()
+        assert torch.isfinite(z.grad).all()
+
+
+def test_batched_gradients():
+    z, y = column(8)
+    loss = AnyLoss("f1")(z, y)
+    expected = gradient_of(AnyLoss("f1"), z, y)
+    scales = torch.tensor([1.0, 3.0], dtype=z.dtype)
+    (many,) = torch.autograd.grad(loss, z, scales, is_grads_batched=True)
+    torch.testing.assert_close(many, scales[:, None] * expected)
 
 
 def test_the_fast_path_runs(monkeypatch):

@@ -192,7 +192,11 @@ class Cell:
     def __pow__(self, exponent: float) -> Cell:
         if isinstance(exponent, Cell):
             raise TypeError("the exponent in a metric must be a number, such as x**0.5; got a cell")
-        if exponent == int(exponent) and exponent >= 1:
+        if exponent == int(exponent):
+            if exponent < 0:
+                return 1 / self**-exponent
+            if exponent == 0:
+                return self._linear(self.value * 0.0 + 1.0, 0.0)
             return self._linear(self.value**exponent, exponent * self.value ** (exponent - 1))
         where, x = self.ops.where, self.value
         void = x < self.ops.tiny

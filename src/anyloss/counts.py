@@ -78,6 +78,8 @@ def layout(
             f"such as (n, 1, height, width); got {shape}"
         )
     classes = shape[1] if len(shape) > 1 else 1
+    if classes == 0:
+        raise ValueError(f"the scores need at least one column; got shape {shape}")
     index_target = classes > 1 and target_shape == shape[:1] + shape[2:]
     if index_target and not integer_target:
         raise TypeError(
@@ -390,7 +392,8 @@ def prepare(
         if w is not None:
             _check_range("weights", w, 0, np.finfo(float).max)
         if from_logits:
-            _check_range("logits", z, -np.inf, np.inf)
+            limit = np.finfo(float).max if lay.kind == "multiclass" else np.inf
+            _check_range("logits", z, -limit, limit)
         else:
             _check_range("probabilities (pass from_logits=True for logits)", z, 0, 1)
         for what, x in rows_that_sum_to_one(z, y, lay, from_logits):

@@ -48,7 +48,7 @@ class LinearFit:
     history: Array
 
     def decide(self, X: Array) -> Array:
-        """The vote in (-1, 1): positive where the positive class is predicted."""
+        """The vote from -1 to 1: above 0 where the positive class is predicted."""
         return _vote(X @ self.coef.T + self.intercept)
 
 

@@ -97,9 +97,12 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 f"class, {classes.tolist()}"
             )
         positive = self._positive(classes, index, sample_weight)
+        peak = np.abs(X).max(axis=0)
+        peak[peak == 0] = 1.0
+        X = X / peak  # columns of any unit, without overflow on the way
         mean = np.average(X, axis=0, weights=sample_weight)
         scale = np.sqrt(np.average((X - mean) ** 2, axis=0, weights=sample_weight))
-        scale[scale < np.finfo(float).eps * np.maximum(1, np.abs(mean)) * 10] = 1.0
+        scale[scale < 10 * np.finfo(float).eps] = 1.0  # constant but for rounding
         fitted = fit_linear(
             (X - mean) / scale,
             index == positive,
@@ -113,8 +116,8 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         )
         self.classes_ = classes
         self.pos_label_ = classes[positive]
-        self.coef_ = fitted.coef / scale
-        self.intercept_ = fitted.intercept - self.coef_ @ mean
+        self.coef_ = fitted.coef / scale / peak
+        self.intercept_ = fitted.intercept - (fitted.coef / scale) @ mean
         self.n_iter_ = self.max_iter
         self.history_ = fitted.history
         self.start_score_, self.held_out_score_ = fitted.start_score, fitted.held_out_score
@@ -147,7 +150,7 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             print(f"step {step} of {self.max_iter}: soft score {soft_score:.4f}")
 
     def decision_function(self, X: Array) -> Array:
-        """The vote of the members, in (-1, 1): above 0 for the second of `classes_`."""
+        """The vote of the members, from -1 to 1: above 0 for the second of `classes_`."""
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
         vote = np.tanh((X @ self.coef_.T + self.intercept_) / 2).mean(axis=1)

@@ -219,6 +219,7 @@ class RaisedCosine(Step):
     def both(self, p: Array, q: Array, ops: Ops) -> tuple[Array, Array]:
         positive, margin = self._margin(p, q, ops)
         small = (margin - ops.sin(math.pi * margin) / math.pi) / 2
+        small = ops.where(small > 0, small, 0.0)  # rounding, for the smallest margins
         return ops.where(positive, 1 - small, small), ops.where(positive, small, 1 - small)
 
     def density(self, p: Array, q: Array, ops: Ops) -> Array:
@@ -283,7 +284,7 @@ class LogitSigmoid(Step):
 
     def __post_init__(self) -> None:
         _require(lambda x: 0 < x < math.inf, "scale", "a positive number", self.scale)
-        _require(lambda x: -30 <= x <= 30, "offset", "between -30 and 30", self.offset)
+        _require(lambda x: -15 <= x <= 15, "offset", "between -15 and 15", self.offset)
 
     def hard(self) -> Hard:
         return Hard(1 / (1 + math.exp(self.offset)))

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from anyloss.arithmetic import Array
+from anyloss.counts import Counts
 from anyloss.metrics import Metric, MetricSpec
 from anyloss.metrics import metric as find_metric
 
@@ -54,24 +55,23 @@ def best_threshold(
         raise ValueError("scores and weights must be finite, and weights not negative")
     if not ((y >= 0) & (y <= 1)).all():
         raise ValueError(f"labels must lie in [0, 1]; got {y.min()} to {y.max()}")
-    cuts, tp, fp = _sweep(y, s, w)
-    positives, negatives = float(w @ y), float(w @ (1 - y))
-    fn, tn = np.maximum(positives - tp, 0), np.maximum(negatives - fp, 0)
-    scores = np.broadcast_to(chosen(tp=tp, fn=fn, fp=fp, tn=tn), tp.shape)
+    cuts, cells = _sweep(y, s, w)
+    scores = np.broadcast_to(chosen(*cells), cuts.shape)
     best = np.flatnonzero(scores == scores.max())
     middle = best[len(best) // 2]
     return Threshold(float(cuts[middle]), float(scores[middle]))
 
 
-def _sweep(y: Array, s: Array, w: Array) -> tuple[Array, Array, Array]:
-    """Every cut from "all positive" to "none positive", with the hits and false alarms above it."""
+def _sweep(y: Array, s: Array, w: Array) -> tuple[Array, Counts]:
+    """Every cut from "all positive" to "none positive", with the counts it gives."""
     order = np.argsort(s, kind="stable")
     s, positive, negative = s[order], (w * y)[order], (w * (1 - y))[order]
     first = np.flatnonzero(np.append(True, s[1:] > s[:-1]))  # the first row of each distinct score
-    # Sums from the top, so that few positives above a cut are not a difference of large numbers.
+    # Sums from the top and from the bottom: no cell is a difference of large numbers.
     tp, fp = (np.append(x[::-1].cumsum()[::-1][first], 0.0) for x in (positive, negative))
+    fn, tn = (np.append(0.0, x.cumsum())[np.append(first, len(s))] for x in (positive, negative))
     low, high = s[first][:-1], s[first][1:]
     between = low / 2 + high / 2
     between = np.where((between >= low) & (between < high), between, low)
     below = np.nextafter(s[:1], s.dtype.type(-np.inf))
-    return np.concatenate([below, between, s[-1:]]), tp, fp
+    return np.concatenate([below, between, s[-1:]]), Counts(tp, fn, fp, tn)

@@ -100,9 +100,8 @@ def make_batch(input: Tensor, target: Tensor, weight: Tensor | None, options: Op
     batch = Batch(scores, target, weight, lay, options, eager, checked)
     if checked and not batch.masked:
         _check_values(batch, scores, target, None)
-    if not lay.index_target and target.dtype != scores.dtype:
-        return batch._replace(target=target.to(scores.dtype))
-    return batch
+    kind = torch.int64 if lay.index_target else scores.dtype
+    return batch if target.dtype == kind else batch._replace(target=target.to(kind))
 
 
 def _check_types(input: Tensor, target: Tensor, weight: Tensor | None) -> None:

@@ -68,8 +68,8 @@ class _ClosedForm(torch.autograd.Function):
             ctx.save_for_backward(z, gradient)
             ctx.plain = plain
         if isinstance(score, float):
-            return torch.scalar_tensor(1.0 - score, dtype=z.dtype)
-        return torch.as_tensor(1.0 - score, dtype=z.dtype)
+            return torch.scalar_tensor(1.0 - score, dtype=z.dtype, device="cpu")
+        return torch.as_tensor(1.0 - score, dtype=z.dtype, device="cpu")
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
@@ -77,10 +77,17 @@ class _ClosedForm(torch.autograd.Function):
         if torch.is_grad_enabled():  # the gradient itself will be differentiated
             loss = ctx.plain(z)
             (gradient,) = torch.autograd.grad(loss, z, upstream, create_graph=True)
-        elif upstream.ndim or upstream.item() != 1.0:
+        elif not _is_one(upstream):
             gradient = gradient * upstream
         # Otherwise the saved tensor itself: autograd copies what others still hold.
         return gradient, None, None, None, None
+
+
+def _is_one(upstream: Tensor) -> bool:
+    try:
+        return upstream.ndim == 0 and upstream.item() == 1.0
+    except RuntimeError:  # a batch of upstream gradients has no single value
+        return False
 
 
 def _in_blocks(
@@ -91,7 +98,7 @@ def _in_blocks(
     rows = max(1, min(BLOCK * torch.get_num_threads() // max(1, columns), z.shape[0]))
     blocks = [slice(start, start + rows) for start in range(0, z.shape[0], rows)]
     scratch = _scratch(2 * rows * columns, z.dtype).view(2, rows, *z.shape[1:])
-    gradient = torch.empty(z.shape, dtype=z.dtype) if wanted else None
+    gradient = torch.empty(z.shape, dtype=z.dtype, device="cpu") if wanted else None
     total: Array = np.zeros((4,) if z.ndim == 1 else (4, 1, 1, columns))
     for block in blocks:
         out = None if gradient is None else gradient[block]
@@ -110,7 +117,8 @@ def _scratch(numbers: int, dtype: torch.dtype) -> Tensor:
     """Memory to work in, kept from call to call: fresh pages would cost more than the work."""
     kept: Tensor | None = getattr(_workspace, str(dtype), None)
     if kept is None or kept.numel() < numbers:
-        kept = torch.empty(numbers, dtype=dtype)
+        with torch.inference_mode(False):  # what is kept must serve training as well
+            kept = torch.empty(numbers, dtype=dtype, device="cpu")
         setattr(_workspace, str(dtype), kept)
     return kept[:numbers]
 
@@ -118,7 +126,8 @@ def _scratch(numbers: int, dtype: torch.dtype) -> Tensor:
 @lru_cache(maxsize=64)
 def _constant(value: float, dtype: torch.dtype) -> Tensor:
     """A number as a tensor: a Python number costs a conversion in every call."""
-    return torch.tensor(value, dtype=dtype)
+    with torch.inference_mode(False):
+        return torch.tensor(value, dtype=dtype, device="cpu")
 
 
 def _decide(z: Tensor, step: Amplified, scratch: Tensor, out: Tensor | None) -> Tensor:
@@ -158,8 +167,10 @@ def _scale(derivative: Tensor, y: Tensor, A: Array, B: Array, scratch: Tensor) -
     limit = LIMIT[dtype]  # a slope beyond the type's range belongs to derivatives that vanish
     if derivative.ndim == 1:
         A, B = min(max(A, -limit), limit), min(max(B, -limit), limit)
-        slope = torch.add(torch.scalar_tensor(B, dtype=dtype), y, alpha=A - B, out=out)
+        slope = torch.add(
+            torch.scalar_tensor(B, dtype=dtype, device="cpu"), y, alpha=A - B, out=out
+        )
     else:
-        A, B = (torch.as_tensor(np.clip(x, -limit, limit).reshape(-1), dtype=dtype) for x in (A, B))
+        A, B = (torch.from_numpy(np.clip(x, -limit, limit).reshape(-1)).to(dtype) for x in (A, B))
         slope = torch.addcmul(B, y, A - B, out=out)
     derivative.mul_(slope)

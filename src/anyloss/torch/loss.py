@@ -98,6 +98,15 @@ def any_loss(
     return _loss(make_batch(input, target, weight, settings.options), settings)
 
 
+# The fast path knows the misses and the all-clears as differences of sums. Where almost every row
+# is called positive, too little of these is left, and the plain path sums them themselves.
+IMPRECISE = {dtype: 1e5 * torch.finfo(dtype).eps for dtype in OPS}
+
+
+class _ImpreciseError(Exception):
+    """The fast path's counts would lose their digits."""
+
+
 _known_steps: set[tuple[Step, torch.dtype]] = set()  # whose slope has been found to fit
 
 
@@ -148,7 +157,11 @@ def _fast_loss(batch: Batch, step: Amplified, settings: Settings) -> Tensor:
     if lay.kind == "binary" and z.ndim > 1:
         z, y = z.reshape(-1), y.reshape(-1)
 
+    negligible = IMPRECISE[z.dtype] * z.shape[0]
+
     def evaluate(counts: Counts) -> Slopes:
+        if np.min(counts.fn + counts.tn) < negligible:
+            raise _ImpreciseError
         if lay.average == "binary":
             slopes = binary_slopes(counts, settings.metric, settings.smooth, FLOAT_OPS[z.dtype])
             if math.isfinite(slopes.score + slopes.A + slopes.B + counts.tn):
@@ -165,7 +178,10 @@ def _fast_loss(batch: Batch, step: Amplified, settings: Settings) -> Tensor:
     def plain(scores: Tensor) -> Tensor:
         return _plain_loss(batch._replace(scores=scores, target=y), step, settings)
 
-    return closed_form_loss(z, y, step, evaluate, plain)
+    try:
+        return closed_form_loss(z, y, step, evaluate, plain)
+    except _ImpreciseError:
+        return plain(z)
 
 
 def _check_finite(counts: Counts, values: list[Any], settings: Settings) -> None:

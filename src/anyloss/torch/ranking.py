@@ -56,6 +56,8 @@ class _CurveLoss(nn.Module, ABC):
     def _curve(self, batch: Batch) -> Counts:
         """The counts at each threshold: `(thresholds, classes)`."""
         ops = OPS[batch.scores.dtype]
+        for step in self.steps:
+            step.check_dtype(str(batch.scores.dtype), ops.tiny)
         points = [count(batch, step, ops) for step in self.steps]
         return Counts(*(torch.cat(cells, 1)[0] for cells in zip(*points, strict=True)))
 
