@@ -160,7 +160,8 @@ def _fast_loss(batch: Batch, step: Amplified, settings: Settings) -> Tensor:
     negligible = IMPRECISE[z.dtype] * z.shape[0]
 
     def evaluate(counts: Counts) -> Slopes:
-        if np.min(counts.fn + counts.tn) < negligible:
+        negative = counts.fn + counts.tn
+        if (negative if z.ndim == 1 else negative.min()) < negligible:
             raise _ImpreciseError
         if lay.average == "binary":
             slopes = binary_slopes(counts, settings.metric, settings.smooth, FLOAT_OPS[z.dtype])
