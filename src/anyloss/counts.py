@@ -253,15 +253,10 @@ def averaged(chosen: Metric, cells: tuple[Cell, ...], average: str | None, ops: 
     if average == "micro":
         cells = tuple(cell.sum() for cell in cells)
     result: Cell = chosen(*cells)
-    if average in ("macro", "weighted"):
-        support = cells[0].value + cells[1].value
-        if average == "macro":
-            share = 1 / support.shape[-1]
-        else:
-            total = ops.sum(support, -1)
-            empty = total < ops.tiny
-            share = ops.where(empty, 0.0, support / ops.where(empty, 1.0, total))
-        result = (result * share).sum()
+    if average == "macro":
+        result = (result * (1 / cells[0].value.shape[-1])).sum()
+    elif average == "weighted":
+        result = (result * _share(cells[0].value + cells[1].value, -1, ops)).sum()
     return result
 
 
@@ -279,10 +274,14 @@ def sample_share(counts: Counts, ops: Ops) -> Array:
     """How much each sample counts in the mean over samples: by its weight, so 0 without a row."""
     if counts.tp.shape[0] == 1:
         return 1.0
-    total = ops.sum(counts.tp + counts.fn + counts.fp + counts.tn, -1)
-    whole = ops.sum(total, 0)
+    return _share(ops.sum(counts.tp + counts.fn + counts.fp + counts.tn, -1), 0, ops)
+
+
+def _share(x: Array, axis: int, ops: Ops) -> Array:
+    """What part of the sum over an axis each entry is; 0 where the sum is."""
+    whole = ops.sum(x, axis)
     empty = whole < ops.tiny
-    return ops.where(empty, 0.0, total / ops.where(empty, 1.0, whole))
+    return ops.where(empty, 0.0, x / ops.where(empty, 1.0, whole))
 
 
 def class_counts(counts: Counts, lay: Layout, ops: Ops) -> Counts:

@@ -23,7 +23,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from anyloss.arithmetic import NUMPY, Array
-from anyloss.counts import Counts
+from anyloss.counts import Counts, score
 from anyloss.metrics import Metric, MetricSpec
 from anyloss.metrics import metric as find_metric
 from anyloss.slopes import Slopes, binary_slopes, column_gradient
@@ -49,10 +49,11 @@ class LinearFit:
 
     def decide(self, X: Array) -> Array:
         """The vote from -1 to 1: above 0 where the positive class is predicted."""
-        return _vote(X @ self.coef.T + self.intercept)
+        return vote(X @ self.coef.T + self.intercept)
 
 
-def _vote(logits: Array) -> Array:
+def vote(logits: Array) -> Array:
+    """The mean of `tanh(logit / 2)` over the members, the columns."""
     mean: Array = np.tanh(logits / 2).mean(axis=1)
     return mean
 
@@ -106,13 +107,13 @@ def fit_linear(
     )
     for k, (_, rest) in enumerate(splits):
         both = np.column_stack([started[:, k], refined[:, k]])
-        held_out[rest] = _vote(_logits(X[rest], both))
+        held_out[rest] = vote(_logits(X[rest], both))
     members = np.concatenate([started, refined], axis=1).T
     return LinearFit(
         coef=members[:, :-1],
         intercept=members[:, -1],
         start_score=start_score,
-        held_out_score=_hard_score(y, held_out, weight, chosen),
+        held_out_score=score(y, held_out > 0, chosen, weight=weight),
         history=history,
     )
 
@@ -200,9 +201,3 @@ def _refine(
 
 def _array_slopes(counts: Counts, chosen: Metric) -> Slopes:
     return binary_slopes(counts, chosen, ops=NUMPY)
-
-
-def _hard_score(y: Array, decision: Array, weight: Array, chosen: Metric) -> float:
-    called = decision > 0
-    cells = (y * called, y * ~called, (1 - y) * called, (1 - y) * ~called)
-    return float(chosen(*(float(weight @ cell) for cell in cells)))

@@ -16,7 +16,7 @@ from anyloss.arithmetic import Array
 from anyloss.counts import score as score_of
 from anyloss.metrics import Metric, MetricSpec
 from anyloss.metrics import metric as find_metric
-from anyloss.recipe import fit_linear
+from anyloss.recipe import fit_linear, vote
 
 
 class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -153,8 +153,8 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """The vote of the members, from -1 to 1: above 0 for the second of `classes_`."""
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
-        vote = np.tanh((X @ self.coef_.T + self.intercept_) / 2).mean(axis=1)
-        return vote if self.pos_label_ == self.classes_[1] else -vote
+        decision = vote(X @ self.coef_.T + self.intercept_)
+        return decision if self.pos_label_ == self.classes_[1] else -decision
 
     def predict(self, X: Array) -> Array:
         """The class of each row."""

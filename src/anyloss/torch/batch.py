@@ -143,7 +143,7 @@ def _check_range(what: str, x: Tensor, low: float, high: float) -> None:
         raise ValueError(f"{what} must lie in [{low}, {high}]; got {least.item()} to {most.item()}")
 
 
-def _check_logits(scores: Tensor, finite: bool) -> None:
+def check_logits(scores: Tensor, finite: bool) -> None:
     """A step may swallow a NaN, and the softmax has no infinity."""
     if not scores.numel():
         return
@@ -165,7 +165,7 @@ def count(batch: Batch, step: Step, ops: Ops) -> Counts:
         if batch.masked:
             _check_values(batch, scores, labels, weight)
         if options.from_logits:
-            _check_logits(scores, finite=batch.layout.kind == "multiclass")
+            check_logits(scores, finite=batch.layout.kind == "multiclass")
         for what, x in rows_that_sum_to_one(scores, labels, batch.layout, options.from_logits):
             sums = x.sum(-1) if weight is None else x.sum(-1)[(weight > 0).any(-1)]
             _check_range(f"the sums over the classes of {what}", sums, 0.99, 1.01)

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from anyloss.counts import Counts
 from anyloss.steps import Linear, Step
-from anyloss.torch.batch import OPS, Batch, Options, count, make_batch
+from anyloss.torch.batch import OPS, Batch, Options, check_logits, count, make_batch
+from anyloss.torch.loss import make_steps
 
 GRID = tuple(k / 10 for k in range(1, 10))
 
@@ -33,13 +34,9 @@ class _CurveLoss(nn.Module, ABC):
         validate: bool = True,
     ) -> None:
         super().__init__()
-        base = Linear() if step is None else step
-        if not isinstance(base, Step):
-            raise TypeError(f"step must be one of anyloss.steps; got {type(base).__name__}")
         # From the strictest threshold down, so that the curve runs from left to right.
-        self.steps = [base.at(float(t)) for t in sorted(set(thresholds), reverse=True)]
-        if not self.steps:
-            raise ValueError("thresholds must hold at least one number; got none")
+        grid = sorted(set(thresholds), reverse=True)
+        self.steps = make_steps(Linear() if step is None else step, None, grid)
         self.options = Options(from_logits=from_logits, validate=validate)
 
     def forward(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
@@ -146,8 +143,8 @@ class WMWLoss(nn.Module):
         x, y = batch.scores.reshape(-1), batch.target.reshape(-1)
         if batch.checked and not ((y == 0) | (y == 1)).all():
             raise ValueError("WMWLoss compares pairs and needs labels of exactly 0 or 1")
-        if batch.checked and x.isnan().any():
-            raise ValueError("input must hold numbers; got NaN scores")
+        if batch.checked:
+            check_logits(x, finite=False)
         x = torch.sigmoid(x) if self.options.from_logits else x
         if batch.checked:  # fewer pairs; elsewhere a choice of rows would wait for the device
             short = (self.gap - (x[y == 1][:, None] - x[y == 0])).clamp_min(0.0)
