@@ -1,9 +1,8 @@
 """Which step should be the default? Cold-start training with each, scored at threshold 0.5.
 
-    python benchmarks/default_step.py --data ../shared/data/tabular --every 2
+    python benchmarks/default_step.py --data ../shared/data --every 2
 
-Every data set is a CSV (or .csv.gz) with a last column y in {0, 1}; without --data, scikit-learn's
-own breast cancer and digits (one digit against the rest). Two-fold cross-validation, full-batch
+Data sets as in `anyloss bench`. Two-fold cross-validation, full-batch
 Adam, the same start, budget and folds for every step; one model without and one with 8 hidden
 units. Prints the mean test score and the mean rank of each step, best first.
 """
@@ -11,7 +10,6 @@ units. Prints the mean test score and the mean rank of each step, best first.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
@@ -20,12 +18,13 @@ import torch
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
-from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.model_selection import StratifiedKFold
 from sklearn.preprocessing import StandardScaler
 from torch import nn
 
 from anyloss.steps import Amplified, Linear, LogitSigmoid, RaisedCosine, Step, Uniform
+from anyloss.studies import bundled, from_folder, usable
+from anyloss.studies.datasets import load
 from anyloss.torch import AnyLoss
 
 STEPS: list[Step] = [
@@ -42,20 +41,6 @@ STEPS: list[Step] = [
 ]
 METRICS = ("f1", "mcc", "balanced_accuracy")
 Data = tuple[str, np.ndarray, np.ndarray]
-
-
-def bundled() -> Iterator[Data]:
-    cancer, digits = load_breast_cancer(), load_digits()
-    yield "breast cancer", cancer.data, cancer.target == 0
-    for digit in range(10):
-        yield f"digit {digit}", digits.data, digits.target == digit
-
-
-def from_folder(folder: Path, every: int, rows: int) -> Iterator[Data]:
-    for path in sorted(folder.glob("*.csv*"))[::every]:
-        table = np.genfromtxt(path, delimiter=",", skip_header=1)
-        keep = np.random.default_rng(0).permutation(len(table))[:rows]
-        yield path.name.split(".")[0], table[keep, :-1], table[keep, -1] == 1
 
 
 def train(x: torch.Tensor, y: torch.Tensor, loss: AnyLoss, hidden: int) -> nn.Module:
@@ -94,11 +79,9 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=1, help="take every k-th file")
     parser.add_argument("--rows", type=int, default=2000, help="at most so many rows of each")
     arguments = parser.parse_args()
-    sets = list(
-        from_folder(arguments.data, arguments.every, arguments.rows)
-        if arguments.data
-        else bundled()
-    )
+    found = from_folder(arguments.data) if arguments.data else bundled()
+    found, _ = usable(found[:: arguments.every], arguments.rows, folds=2)
+    sets = [(each.name, *load(each, arguments.rows)) for each in found]
     with Progress(transient=True) as progress, ProcessPoolExecutor(2) as pool:
         results = np.stack(
             list(progress.track(pool.map(study, sets), total=len(sets), description="training"))

@@ -1,26 +1,40 @@
 """AnyLossClassifier: scikit-learn's own checks, and what it is for."""
 
 import numpy as np
+import pandas as pd
 import pytest
+from scipy.sparse import csr_matrix
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
-from sklearn.datasets import load_breast_cancer, load_digits
+from sklearn.datasets import (
+    load_breast_cancer,
+    load_digits,
+    load_iris,
+    make_multilabel_classification,
+)
+from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import f1_score, matthews_corrcoef
+from sklearn.metrics import accuracy_score, cohen_kappa_score, f1_score, matthews_corrcoef
 from sklearn.model_selection import (
     GridSearchCV,
     StratifiedKFold,
     TunedThresholdClassifierCV,
     cross_val_predict,
 )
+from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+import anyloss
+from anyloss.recipe import finish, start
 from anyloss.sklearn import AnyLossClassifier
+from anyloss.tables import for_tables
 
 
-@parametrize_with_checks([AnyLossClassifier()])
+@parametrize_with_checks(
+    [AnyLossClassifier(), AnyLossClassifier("mcc", (4,), repeats=1, folds=3, max_iter=20)]
+)
 def test_scikit_learns_checks(estimator, check):
     check(estimator)
 
@@ -121,7 +135,7 @@ def test_inside_scikit_learns_tools():
 def test_it_tells_what_it_does(capsys):
     X, y = hard_problem(200)
     AnyLossClassifier(verbose=True, max_iter=20).fit(X, y)
-    assert "step 20 of 20: soft score" in capsys.readouterr().out
+    assert "metric 20 of 20" in capsys.readouterr().out
 
 
 def test_two_positive_rows_are_enough_to_fit():
@@ -135,7 +149,12 @@ def test_two_positive_rows_are_enough_to_fit():
     ("options", "y", "message"),
     [
         ({}, np.zeros(30), "got one class"),
-        ({}, np.arange(30) % 3, "Only binary classification is supported"),
+        ({"average": "binary"}, np.arange(30) % 3, "is for two classes; got 3"),
+        ({"pos_label": 1}, np.arange(30) % 3, "pos_label=1 is for two classes; got 3"),
+        ({"average": "mean"}, np.arange(30) % 2, "average must be one of"),
+        ({"average": "multiclass"}, np.arange(30) % 3, "multiclass form"),
+        ({"hidden_layer_sizes": (0,)}, np.arange(30) % 2, "whole numbers above 0"),
+        ({"repeats": 0}, np.arange(30) % 2, "repeats must be"),
         ({"metric": "f1x"}, np.arange(30) % 2, "did you mean"),
         ({"metric": lambda tp, fn, fp, tn: float("nan")}, np.arange(30) % 2, "finite"),
         (
@@ -154,3 +173,184 @@ def test_bad_input_is_refused_and_nothing_is_half_fitted(options, y, message):
     with pytest.raises(ValueError, match=message):
         model.fit(X, y)
     assert not hasattr(model, "coef_")
+
+
+def three_text_classes():
+    X, y = load_iris(return_X_y=True)
+    return X, np.array(["setosa", "versicolor", "virginica"])[y]
+
+
+@pytest.mark.parametrize("hidden", [(), (5,)])
+def test_several_classes(hidden):
+    X, y = three_text_classes()
+    model = AnyLossClassifier("f1", hidden, repeats=1, max_iter=30, random_state=0).fit(X, y)
+    assert (model.average_, model.pos_label_) == ("macro", None)
+    assert model.score(X, y) == pytest.approx(f1_score(y, model.predict(X), average="macro"))
+    assert model.score(X, y) > 0.93
+    p = model.predict_proba(X)
+    np.testing.assert_allclose(p.sum(axis=1), 1)
+    np.testing.assert_array_equal(model.classes_[p.argmax(axis=1)], model.predict(X))
+    with pytest.raises(ValueError, match=r"not there in fit: \['rose'\]"):
+        model.score(X[:1], ["rose"])
+
+
+@pytest.mark.parametrize(
+    ("metric", "reference"),
+    [("mcc", matthews_corrcoef), ("accuracy", accuracy_score), ("kappa", cohen_kappa_score)],
+)
+def test_the_multiclass_form_is_what_scikit_learn_reports(metric, reference):
+    X, y = three_text_classes()
+    model = AnyLossClassifier(metric, repeats=1, max_iter=10).fit(X, y)
+    assert model.average_ == "multiclass"
+    assert model.score(X, y) == pytest.approx(reference(y, model.predict(X)))
+
+
+def test_two_classes_with_an_average_over_both():
+    X, y = hard_problem()
+    model = AnyLossClassifier("f1", average="macro", repeats=1).fit(X, y)
+    assert model.score(X, y) == pytest.approx(f1_score(y, model.predict(X), average="macro"))
+    assert model.decision_function(X).shape == (600,)
+    np.testing.assert_array_equal(model.decision_function(X) > 0, model.predict(X) == 1)
+
+
+def test_several_labels_have_a_threshold_each():
+    gains = []
+    for seed in range(3):
+        X, Y = make_multilabel_classification(500, n_classes=5, n_labels=2, random_state=seed)
+        X = StandardScaler().fit(X[:330]).transform(X)
+        model = AnyLossClassifier("f1", random_state=0).fit(X[:330], Y[:330])
+        np.testing.assert_array_equal(model.predict_proba(X) > 0.5, model.predict(X) == 1)
+        plain = OneVsRestClassifier(LogisticRegression()).fit(X[:330], Y[:330])
+        ours, theirs = (
+            f1_score(Y[330:], x.predict(X[330:]), average="macro") for x in (model, plain)
+        )
+        assert model.score(X[330:], Y[330:]) == pytest.approx(ours)
+        gains.append(ours - theirs)
+    assert np.mean(gains) > 0
+    assert model.predict(X).shape == (500, 5)
+    sparse = AnyLossClassifier("f1", random_state=0).fit(X[:330], csr_matrix(Y[:330]))
+    np.testing.assert_array_equal(sparse.predict(X), model.predict(X))
+    # What is subtracted from the biases of all started models is one threshold per label.
+    begun = start(X[:330], Y[:330], kind="multilabel")
+    ended = finish(begun, "f1", steps=1)
+    moved = begun.layers[-1] - ended.layers[-1][:10]
+    np.testing.assert_allclose(moved, np.broadcast_to(moved[0], moved.shape), atol=1e-12)
+    assert len(np.unique(moved[0])) == 5
+
+
+def test_a_network_learns_what_a_line_cannot():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(500, 2))
+    y = (X[:, 0] * X[:, 1] > 0.4).astype(int)
+    line = AnyLossClassifier("f1", random_state=0).fit(X[:300], y[:300])
+    network = AnyLossClassifier("f1", 8, random_state=0).fit(X[:300], y[:300])
+    assert network.score(X[300:], y[300:]) > line.score(X[300:], y[300:]) + 0.2
+    assert not hasattr(network, "coef_")
+    again = AnyLossClassifier("f1", (8,), random_state=0).fit(X[:300], y[:300])
+    np.testing.assert_array_equal(again.decision_function(X), network.decision_function(X))
+
+
+def test_warm_start_goes_on_and_cold_does_not():
+    X, y = hard_problem(200)
+    model = AnyLossClassifier("f1", (4,), warm_start=True, repeats=1, max_iter=5, random_state=0)
+    first = model.fit(X, y).layers_[0].copy()
+    second = model.fit(X, y).layers_[0]
+    assert np.abs(first - second).max() > 1e-3
+    cold = model.set_params(warm_start=False).fit(X, y)
+    np.testing.assert_array_equal(cold.layers_[0], first)
+    model.set_params(warm_start=True, hidden_layer_sizes=(6,)).fit(X, y)  # another shape: anew
+    assert model.layers_[0].shape == (10, 4, 6)
+
+
+def test_early_stopping_stops():
+    X, y = hard_problem(200)
+    model = AnyLossClassifier(early_stopping=True, n_iter_no_change=3, random_state=0).fit(X, y)
+    assert model.n_iter_ == len(model.history_) < 150
+
+
+@pytest.mark.parametrize(
+    ("model", "kind"),
+    [
+        (AnyLossClassifier("tp / (tp + fp + 2*fn)", pos_label="yes"), "text"),
+        (AnyLossClassifier(anyloss.metric("fbeta", beta=2), (3,), repeats=1), "numbers"),
+        (AnyLossClassifier("mcc", repeats=1, random_state=np.int64(3)), "three"),
+        (AnyLossClassifier("f1", repeats=1, random_state=np.random.RandomState(0)), "labels"),
+    ],
+)
+def test_saved_and_loaded(tmp_path, model, kind):
+    X, y = hard_problem(150)
+    X = pd.DataFrame(X, columns=list("abcd"))
+    target = {
+        "text": np.where(y == 1, "yes", "no"),
+        "numbers": y,
+        "three": np.array(["a", "b", "c"], dtype=object)[y + (X["a"] > 0)],
+        "labels": np.column_stack([y, 1 - y]),
+    }[kind]
+    model.fit(X, target).save(tmp_path / "model")
+    assert sorted(path.name for path in (tmp_path / "model").iterdir()) == [
+        "arrays.safetensors",
+        "model.json",
+    ]
+    again = AnyLossClassifier.load(tmp_path / "model")
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+    np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
+    assert again.score(X, target) == model.score(X, target)
+    assert again.classes_.dtype == model.classes_.dtype
+    assert again.feature_names_in_.tolist() == list("abcd")
+    assert (again.n_iter_, again.held_out_score_) == (model.n_iter_, model.held_out_score_)
+    model.save(tmp_path / "model")  # a model folder may be replaced
+    again.fit(X, target)
+
+
+def test_what_cannot_be_saved_or_loaded(tmp_path):
+    X, y = hard_problem(100)
+    with pytest.raises(NotFittedError):
+        AnyLossClassifier().save(tmp_path / "a")
+    model = AnyLossClassifier(lambda tp, fn, fp, tn: tp / (tp + fn), max_iter=2).fit(X, y)
+    with pytest.raises(ValueError, match="cannot be saved; write it as a formula"):
+        model.save(tmp_path / "a")
+    assert not (tmp_path / "a").exists()
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("years of work")
+    good = AnyLossClassifier(max_iter=2).fit(X, y)
+    with pytest.raises(ValueError, match="is not a model folder; choose another path"):
+        good.save(tmp_path / "mine")
+    assert (tmp_path / "mine" / "thesis.txt").exists()
+    with pytest.raises(ValueError, match=r"has no model\.json"):
+        AnyLossClassifier.load(tmp_path / "mine")
+    good.save(tmp_path / "good")
+    text = (tmp_path / "good" / "model.json").read_text()
+    for changed, message in (
+        (text[:-20], "damaged"),
+        (text.replace('"anyloss": 1', '"anyloss": 9'), "version 1"),
+        (text.replace("AnyLossClassifier", "Other"), "kind 'Other'"),
+        (text.replace('"classes"', '"klasses"'), "not a complete model folder"),
+        (text.replace('"<i8"', '"V8"'), "numbers or text"),
+    ):
+        (tmp_path / "good" / "model.json").write_text(changed)
+        with pytest.raises(ValueError, match=message):
+            AnyLossClassifier.load(tmp_path / "good")
+
+
+def test_sparse_rows_are_refused_clearly():
+    X, y = hard_problem(50)
+    with pytest.raises(TypeError, match="toarray"):
+        AnyLossClassifier().fit(csr_matrix(X), y)
+
+
+def test_a_data_frame_with_text_and_gaps():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {"size": rng.normal(size=300), "shop": rng.choice(["north", "south"], 300)}
+    )
+    y = np.where(
+        frame["size"] + (frame["shop"] == "north") + rng.normal(size=300) > 1.5, "late", "on time"
+    )
+    frame.loc[::7, "size"] = np.nan
+    frame.loc[::11, "shop"] = None
+    model = for_tables(AnyLossClassifier("f1", random_state=0)).fit(frame, y)
+    assert model[-1].pos_label_ == "late"
+    assert model.score(frame, y) == pytest.approx(
+        f1_score(y, model.predict(frame), pos_label="late")
+    )
+    assert model.score(frame, y) > 0.5

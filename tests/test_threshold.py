@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 import anyloss
 from anyloss import best_threshold
+from anyloss.threshold import best_offsets
 
 rows = st.integers(1, 25).flatmap(
     lambda n: st.tuples(
@@ -78,3 +79,37 @@ def test_bad_input(arguments, message):
         best_threshold(["a", "b"], [0.1, 0.2])
     with pytest.raises(ValueError, match="not negative"):
         best_threshold([1, 0], [0.1, 0.2], "f1", weight=[1, -1])
+
+
+@pytest.mark.parametrize("multiclass", [True, False])
+@pytest.mark.parametrize(
+    ("metric", "average"), [("f1", "macro"), ("f1", "micro"), ("mcc", "weighted")]
+)
+@given(st.integers(0, 10**6))
+@settings(max_examples=60, deadline=None)
+def test_offsets_of_several_classes(multiclass, metric, average, seed):
+    rng = np.random.default_rng(seed)
+    n, classes = int(rng.integers(3, 12)), int(rng.integers(2, 4))
+    z = rng.normal(size=(n, classes))
+    z[0] = z[-1]
+    y = (
+        np.eye(classes)[rng.integers(0, classes, n)]
+        if multiclass
+        else rng.integers(0, 2, (n, classes)) * 1.0
+    )
+    w = rng.integers(1, 4, n).astype(float)
+    chosen = anyloss.metric(metric)
+    offsets, reached = best_offsets(y, z, chosen, average=average, multiclass=multiclass, weight=w)
+
+    def at(moved):
+        moved = z - moved
+        called = np.eye(classes)[moved.argmax(1)] if multiclass else (moved > 0) * 1.0
+        return anyloss.score(y, called, chosen, average=average, multiclass=multiclass, weight=w)
+
+    assert at(offsets) == pytest.approx(reached, abs=1e-12)
+    assert reached >= at(np.zeros(classes)) - 1e-12
+    for k in range(classes):  # no single class can do better
+        for cut in np.linspace(-6, 6, 121) + 0.013:
+            tried = offsets.copy()
+            tried[k] = cut
+            assert at(tried) <= reached + 1e-12

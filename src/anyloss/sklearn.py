@@ -2,47 +2,72 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import pairwise
 from numbers import Integral, Real
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import check_random_state
+from sklearn.utils import check_random_state, column_or_1d
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from threadpoolctl import threadpool_limits
 
 from anyloss.arithmetic import Array
-from anyloss.counts import score as score_of
-from anyloss.metrics import Metric, MetricSpec
+from anyloss.counts import AVERAGES
+from anyloss.metrics import MULTICLASS, Metric, MetricSpec
 from anyloss.metrics import metric as find_metric
-from anyloss.recipe import fit_linear, vote
+from anyloss.models import (
+    labels_from_json,
+    labels_to_json,
+    load_model,
+    metric_from_json,
+    metric_to_json,
+    save_model,
+)
+from anyloss.recipe import OnStep, fit, ignore, vote
+from anyloss.recipe.networks import Layers, forward
+from anyloss.recipe.task import new_task
 
 
 class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A linear classifier for two classes, trained for a metric of the confusion matrix.
+    """A linear model or a network, trained for a metric of the confusion matrix.
 
-    It starts from logistic regression with the threshold that is best for the metric, refines that
-    for the metric itself, and lets the models of the inner folds vote (see `anyloss.recipe`).
-    Columns are standardised inside.
+    It starts from cross-entropy with the threshold that is best for the metric, refines that for
+    the metric itself, and lets the models of the inner folds vote (see `anyloss.recipe`). Columns
+    are standardised inside. Targets have two classes, several, or several labels per row (a matrix
+    of 0 and 1; each label then has a threshold of its own).
 
-    `predict_proba` is centred so that 0.5 is the decision. It is not calibrated: wrap the
-    classifier in `CalibratedClassifierCV` where probabilities matter.
+    `predict_proba` is centred so that 0.5 is the decision (for several classes: the highest). It is
+    not calibrated: wrap the classifier in `CalibratedClassifierCV` where probabilities matter.
 
     Args:
         metric: a name, a formula or a function of `tp, fn, fp, tn`.
-        pos_label: the positive class, which metrics such as F1 are about. Default: the rarer class
-            in the training data (for equal numbers the second one); see `pos_label_`.
+        hidden_layer_sizes: rectified units per hidden layer; none for a linear model.
+        average: over several classes or labels: "macro", "micro", "weighted", or "multiclass" for
+            a metric with a multiclass form. "auto": that form if the metric has one (accuracy, MCC,
+            kappa; as scikit-learn's functions), else "macro". Two classes: the metric of
+            `pos_label`, unless another average is named.
+        pos_label: the positive class of two, which metrics such as F1 are about. Default: the rarer
+            class in the training data (for equal numbers the second one); see `pos_label_`.
         C: inverse strength of the L2 penalty of the start, as in `LogisticRegression`.
-        folds: how many inner folds; two members of each vote.
-        max_iter: refining steps per member.
-        random_state: seed of the inner folds; the same seed gives the same bits.
-        verbose: print the soft score as it goes.
+        folds, repeats: inner folds, and how often they are drawn; two models of each fold vote.
+        max_iter: refining steps.
+        early_stopping: stop refining when the soft score of the held-out rows has not risen for
+            `n_iter_no_change` steps, and keep the best.
+        warm_start: start from the models of the last `fit`, if they have the same shape.
+        random_state: seed of folds and networks; the same seed gives the same bits.
+        verbose: show a progress bar.
 
-    After `fit`: `classes_`, `pos_label_`, `coef_` and `intercept_` (one row per member, for the
-    columns as given), `n_iter_`, `history_` (mean soft score per step), `start_score_` (logistic
-    regression with the tuned threshold, on held-out rows) and `held_out_score_` (the vote on the
-    same rows), `n_features_in_`, `feature_names_in_`.
+    After `fit`: `classes_`, `pos_label_` (None unless binary), `average_`, `layers_` (weights and
+    biases of all voting models in turn, for the columns as given), `n_iter_`, `history_` (mean soft
+    score per refining step), `start_score_` (cross-entropy with the tuned threshold, on held-out
+    rows), `held_out_score_` (the vote on the same rows), `n_features_in_`, `feature_names_in_`.
 
     >>> from sklearn.datasets import load_breast_cancer
     >>> X, y = load_breast_cancer(return_X_y=True)
@@ -54,120 +79,306 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def __init__(
         self,
         metric: MetricSpec | Metric = "f1",
+        hidden_layer_sizes: Any = (),
         *,
+        average: str = "auto",
         pos_label: Any = None,
         C: float = 1.0,
         folds: int = 5,
+        repeats: int = 2,
         max_iter: int = 150,
+        early_stopping: bool = False,
+        n_iter_no_change: int = 20,
+        warm_start: bool = False,
         random_state: Any = None,
         verbose: bool = False,
     ) -> None:
         self.metric = metric
+        self.hidden_layer_sizes = hidden_layer_sizes
+        self.average = average
         self.pos_label = pos_label
         self.C = C
         self.folds = folds
+        self.repeats = repeats
         self.max_iter = max_iter
+        self.early_stopping = early_stopping
+        self.n_iter_no_change = n_iter_no_change
+        self.warm_start = warm_start
         self.random_state = random_state
         self.verbose = verbose
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
+        tags.classifier_tags.multi_label = True
         return tags
 
     def fit(self, X: Array, y: Array, sample_weight: Array | None = None) -> Self:
-        """Fit to rows `X`, labels `y` of two classes and, if given, weights per row."""
-        chosen = find_metric(self.metric)
-        self._check_numbers()
-        X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
+        """Fit to rows `X`, labels `y` and, if given, weights per row."""
+        find_metric(self.metric)
+        hidden = self._check_parameters()
+        X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2, multi_output=True)
         check_classification_targets(y)
         if sample_weight is not None:
             sample_weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
             present = sample_weight > 0
             X, y, sample_weight = X[present], y[present], sample_weight[present]
-        classes, index = np.unique(y, return_inverse=True)
-        if len(classes) > 2:
+        target = _read_target(y, self.metric, self.average, self.pos_label, sample_weight)
+        X, into_columns = _standardise(X, sample_weight)
+        begin = self._begin([X.shape[1], *hidden, target["labels"].shape[1]])
+        seed = check_random_state(self.random_state).randint(2**31)
+        with _progress(self.verbose) as on_step, threadpool_limits(1, user_api="blas"):
+            found = fit(
+                X, target["labels"], self.metric, kind=target["kind"], average=target["average"],
+                weight=sample_weight, hidden=hidden, C=self.C, folds=self.folds,
+                repeats=self.repeats, steps=self.max_iter, begin=begin, seed=seed, on_step=on_step,
+                patience=self.n_iter_no_change if self.early_stopping else None,
+            )  # fmt: skip
+        self.classes_, self.pos_label_ = target["classes"], target["positive"]
+        self.kind_, self.average_ = target["kind"], target["average"]
+        self._started = [x[: self.folds * self.repeats] for x in found.layers]
+        self.layers_ = into_columns(found.layers)
+        self.n_iter_, self.history_ = len(found.history), found.history
+        self.start_score_, self.held_out_score_ = found.start_score, found.held_out_score
+        return self
+
+    def _check_parameters(self) -> tuple[int, ...]:
+        """Refuse what is out of range; the sizes of the hidden layers."""
+        for name, kind, low in (
+            ("C", Real, 0.0),
+            ("folds", Integral, 1),
+            ("repeats", Integral, 0),
+            ("max_iter", Integral, 0),
+            ("n_iter_no_change", Integral, 0),
+        ):
+            value, inside = getattr(self, name), Interval(kind, low, None, closed="neither")
+            if not inside.is_satisfied_by(value):
+                raise ValueError(f"{name} must be {inside}; got {value!r}")
+        if self.average not in AVERAGES or self.average is None:
+            known = [x for x in AVERAGES if x is not None]
+            raise ValueError(f"average must be one of {known}; got {self.average!r}")
+        sizes = self.hidden_layer_sizes
+        sizes = (sizes,) if isinstance(sizes, Integral) else tuple(sizes)
+        if not all(isinstance(x, Integral) and int(x) > 0 for x in sizes):
             raise ValueError(
-                "Only binary classification is supported. The type of the target is "
-                f"{type_of_target(y)}: {len(classes)} classes, such as {classes[:3].tolist()}."
+                "hidden_layer_sizes must be whole numbers above 0, such as (8,) or (32, 16), or () "
+                f"for a linear model; got {self.hidden_layer_sizes!r}"
             )
+        return tuple(int(x) for x in sizes)
+
+    def _begin(self, sizes: list[int]) -> Layers | None:
+        """The started models of the last fit, if they are wanted and fit in."""
+        if not self.warm_start or not hasattr(self, "_started"):
+            return None
+        shapes = [x.shape for x in self._started]
+        members = self.folds * self.repeats
+        wanted = [s for a, b in pairwise(sizes) for s in ((members, a, b), (members, 1, b))]
+        return self._started if shapes == wanted else None
+
+    @property
+    def coef_(self) -> Array:
+        """The weights of a linear model: a row per voting model, and per class if there are more.
+
+        A network has none; see `layers_`.
+        """
+        if len(self.layers_) > 2:
+            raise AttributeError("a network has no coef_; its weights are in layers_")
+        weights = self.layers_[0].swapaxes(1, 2)
+        return weights[:, 0] if self.kind_ == "binary" else weights
+
+    def _decide(self, X: Array) -> Array:
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=np.float64, reset=False)
+        with threadpool_limits(1, user_api="blas"):
+            return vote(forward(self.layers_, X)[-1], self.kind_)
+
+    def decision_function(self, X: Array) -> Array:
+        """The vote of the models, one column per class.
+
+        Two classes: one number, above 0 for the second of `classes_`. Several labels: above 0 for
+        those that are predicted. Several classes: the highest is predicted.
+        """
+        votes = self._decide(X)
+        if self.kind_ != "binary":
+            return votes[:, 1] - votes[:, 0] if votes.shape[1] == 2 else votes
+        return votes[:, 0] if self.pos_label_ == self.classes_[1] else -votes[:, 0]
+
+    def predict(self, X: Array) -> Array:
+        """The class of each row; for several labels a matrix of 0 and 1."""
+        decision = self.decision_function(X)
+        if self.kind_ == "multilabel":
+            return (decision > 0).astype(int)
+        if decision.ndim == 1:
+            return self.classes_[(decision > 0).astype(int)]
+        return self.classes_[decision.argmax(axis=1)]
+
+    def predict_proba(self, X: Array) -> Array:
+        """The vote as numbers from 0 to 1, one column per class; 0.5 decides. Not calibrated."""
+        check_is_fitted(self)
+        if self.kind_ == "multiclass":
+            return self._decide(X)
+        decision = self.decision_function(X)
+        second = (1 + decision) / 2
+        return second if self.kind_ == "multilabel" else np.column_stack([1 - second, second])
+
+    def score(self, X: Array, y: Array, sample_weight: Array | None = None) -> float:
+        """The metric this classifier is trained for, of its decisions on `X`."""
+        decision, y = self._decide(X), np.asarray(y)
+        if self.kind_ == "binary":
+            labels = y == self.pos_label_
+        elif self.kind_ == "multiclass":
+            labels = y.reshape(-1, 1) == self.classes_
+            if not labels.any(axis=1).all():
+                unknown = np.setdiff1d(y, self.classes_)[:5].tolist()
+                raise ValueError(f"y holds classes that were not there in fit: {unknown}")
+        else:
+            labels = y
+        if len(labels) != len(decision) or labels[0].size != decision.shape[1]:
+            raise ValueError(
+                f"y must have one label per row and column of the decisions, {decision.shape}; "
+                f"got {y.shape}"
+            )
+        task = new_task(labels, self.metric, self.kind_, self.average_, sample_weight)
+        return task.score(decision)
+
+    def save(self, path: Path | str) -> None:
+        """Write the fitted model to a folder of JSON and safetensors; no pickle."""
+        check_is_fitted(self)
+        parameters = self.get_params() | {"metric": metric_to_json(self.metric)}
+        parameters["hidden_layer_sizes"] = list(self._check_parameters())
+        for key, value in parameters.items():
+            value = value.item() if isinstance(value, np.generic) else value
+            parameters[key] = None if isinstance(value, np.random.RandomState) else value
+        description = {
+            "parameters": parameters,
+            "classes": labels_to_json(self.classes_),
+            "positive": None
+            if self.pos_label_ is None
+            else int(np.flatnonzero(self.classes_ == self.pos_label_)[0]),
+            "task": {"kind": self.kind_, "average": self.average_},
+            "scores": {"start": self.start_score_, "held_out": self.held_out_score_},
+            "columns": list(getattr(self, "feature_names_in_", [])) or None,
+        }
+        arrays = {f"layer{k}": x for k, x in enumerate(self.layers_)}
+        save_model(path, "AnyLossClassifier", description, arrays | {"history": self.history_})
+
+    @classmethod
+    def load(cls, path: Path | str) -> Self:
+        """Read a model that was written by `save`."""
+        stored, arrays = load_model(path, "AnyLossClassifier")
+        try:
+            parameters = stored["parameters"]
+            parameters["metric"] = metric_from_json(parameters["metric"])
+            parameters["hidden_layer_sizes"] = tuple(parameters["hidden_layer_sizes"])
+            model = cls(**parameters)
+            model.classes_ = labels_from_json(stored["classes"])
+            positive = stored["positive"]
+            model.pos_label_ = None if positive is None else model.classes_[positive]
+            model.kind_, model.average_ = stored["task"]["kind"], stored["task"]["average"]
+            model.start_score_ = stored["scores"]["start"]
+            model.held_out_score_ = stored["scores"]["held_out"]
+            model.history_ = arrays.pop("history")
+            model.layers_ = [arrays[f"layer{k}"] for k in range(len(arrays))]
+            columns = stored["columns"]
+        except (KeyError, TypeError, IndexError) as error:
+            raise ValueError(f"{path} is not a complete model folder: {error!r}") from None
+        model.n_iter_, model.n_features_in_ = len(model.history_), model.layers_[0].shape[1]
+        if columns is not None:
+            model.feature_names_in_ = np.array(columns, dtype=object)
+        return model
+
+
+def _read_target(
+    y: Array, metric: MetricSpec | Metric, average: str, pos_label: Any, weight: Array | None
+) -> dict[str, Any]:
+    """Labels in 0 and 1 `(rows, columns)`, and what they mean."""
+    y = y.toarray() if issparse(y) else y
+    if y.ndim == 2 and y.shape[1] == 1:
+        y = column_or_1d(y, warn=True)
+    if y.ndim == 2:
+        if type_of_target(y) != "multilabel-indicator":
+            raise ValueError(
+                "a matrix of targets must hold 0 and 1, one column per label; got "
+                f"{type_of_target(y)}"
+            )
+        kind, classes, labels = "multilabel", np.arange(y.shape[1]), y
+    else:
+        classes, index = np.unique(y, return_inverse=True)
         if len(classes) < 2:
             raise ValueError(
                 "AnyLossClassifier needs rows of two classes (with a weight above 0); got one "
                 f"class, {classes.tolist()}"
             )
-        positive = self._positive(classes, index, sample_weight)
-        peak = np.abs(X).max(axis=0)
-        peak[peak == 0] = 1.0
-        X = X / peak  # columns of any unit, without overflow on the way
-        mean = np.average(X, axis=0, weights=sample_weight)
-        scale = np.sqrt(np.average((X - mean) ** 2, axis=0, weights=sample_weight))
-        scale[scale < 10 * np.finfo(float).eps] = 1.0  # constant but for rounding
-        fitted = fit_linear(
-            (X - mean) / scale,
-            index == positive,
-            chosen,
-            weight=sample_weight,
-            C=self.C,
-            folds=self.folds,
-            steps=self.max_iter,
-            seed=check_random_state(self.random_state).randint(2**31),
-            on_step=self._report,
+        kind = "binary" if len(classes) == 2 and average in ("auto", "binary") else "multiclass"
+        labels = index[:, None] == np.arange(len(classes))
+    if kind != "binary" and (average == "binary" or pos_label is not None):
+        given = "average='binary'" if average == "binary" else f"pos_label={pos_label!r}"
+        raise ValueError(
+            f"{given} is for two classes; got {len(classes)} ({kind}), such as "
+            f"{classes[:3].tolist()}. Choose an average such as 'macro', and no pos_label"
         )
-        self.classes_ = classes
-        self.pos_label_ = classes[positive]
-        self.coef_ = fitted.coef / scale / peak
-        self.intercept_ = fitted.intercept - (fitted.coef / scale) @ mean
-        self.n_iter_ = self.max_iter
-        self.history_ = fitted.history
-        self.start_score_, self.held_out_score_ = fitted.start_score, fitted.held_out_score
-        return self
+    positive = None
+    if kind == "binary":
+        k = _positive(classes, index, pos_label, weight)
+        positive, labels = classes[k], labels[:, [k]]
+    if average == "auto":
+        genuine = kind == "multiclass" and find_metric(metric).function in MULTICLASS
+        average = "binary" if kind == "binary" else "multiclass" if genuine else "macro"
+    return {
+        "kind": kind,
+        "average": average,
+        "classes": classes,
+        "positive": positive,
+        "labels": labels.astype(float),
+    }
 
-    def _check_numbers(self) -> None:
-        for name, kind, low in (
-            ("C", Real, 0.0),
-            ("folds", Integral, 1),
-            ("max_iter", Integral, 0),
-        ):
-            value, inside = getattr(self, name), Interval(kind, low, None, closed="neither")
-            if not inside.is_satisfied_by(value):
-                raise ValueError(f"{name} must be {inside}; got {value!r}")
 
-    def _positive(self, classes: Array, index: Array, sample_weight: Array | None) -> int:
-        """Which of the two classes is the positive one."""
-        if self.pos_label is None:
-            first, second = np.bincount(index, weights=sample_weight, minlength=2)
-            return 0 if first < second else 1
-        found = np.flatnonzero(classes == self.pos_label)
-        if len(found) != 1:
-            raise ValueError(
-                f"pos_label must be one of the classes {classes.tolist()}; got {self.pos_label!r}"
-            )
-        return int(found[0])
+def _positive(classes: Array, index: Array, pos_label: Any, weight: Array | None) -> int:
+    """Which of the two classes is the positive one."""
+    if pos_label is None:
+        first, second = np.bincount(index, weights=weight, minlength=2)
+        return 0 if first < second else 1
+    found = np.flatnonzero(classes == pos_label)
+    if len(found) != 1:
+        raise ValueError(
+            f"pos_label must be one of the classes {classes.tolist()}; got {pos_label!r}"
+        )
+    return int(found[0])
 
-    def _report(self, step: int, soft_score: float) -> None:
-        if self.verbose and step % 10 == 0:
-            print(f"step {step} of {self.max_iter}: soft score {soft_score:.4f}")
 
-    def decision_function(self, X: Array) -> Array:
-        """The vote of the members, from -1 to 1: above 0 for the second of `classes_`."""
-        check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
-        decision = vote(X @ self.coef_.T + self.intercept_)
-        return decision if self.pos_label_ == self.classes_[1] else -decision
+def _standardise(X: Array, weight: Array | None) -> tuple[Array, Callable[[Layers], Layers]]:
+    """Columns of mean 0 and deviation 1, and how layers for them become layers for `X`."""
+    peak = np.abs(X).max(axis=0)
+    peak[peak == 0] = 1.0
+    X = X / peak  # columns of any unit, without overflow on the way
+    mean = np.average(X, axis=0, weights=weight)
+    scale = np.sqrt(np.average((X - mean) ** 2, axis=0, weights=weight))
+    scale[scale < 10 * np.finfo(float).eps] = 1.0  # constant but for rounding
 
-    def predict(self, X: Array) -> Array:
-        """The class of each row."""
-        second = self.decision_function(X) > 0
-        return self.classes_[second.astype(int)]
+    def into_columns(layers: Layers) -> Layers:
+        weights = layers[0] / scale[:, None]
+        bias = layers[1] - mean @ weights[:, None]
+        return [weights / peak[:, None], bias.reshape(layers[1].shape), *layers[2:]]
 
-    def predict_proba(self, X: Array) -> Array:
-        """The vote moved to [0, 1], one column per class; 0.5 is the decision. Not calibrated."""
-        second = (1 + self.decision_function(X)) / 2
-        return np.column_stack([1 - second, second])
+    return (X - mean) / scale, into_columns
 
-    def score(self, X: Array, y: Array, sample_weight: Array | None = None) -> float:
-        """The metric this classifier is trained for, of its decisions on `X`."""
-        called = np.asarray(self.predict(X) == self.pos_label_, dtype=float)
-        truth = np.asarray(y) == self.pos_label_
-        return float(score_of(truth, called, self.metric, weight=sample_weight))
+
+@contextmanager
+def _progress(verbose: bool) -> Iterator[OnStep]:
+    """What is told of each step: nothing, or a progress bar."""
+    if not verbose:
+        yield ignore
+        return
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    text = TextColumn("{task.description} {task.completed} of {task.total}")
+    with Progress(
+        text, BarColumn(), TextColumn("{task.fields[value]}"), TimeElapsedColumn()
+    ) as bar:
+        tasks: dict[str, Any] = {}
+
+        def on_step(stage: str, step: int, total: int, value: float) -> None:
+            if stage not in tasks:
+                tasks[stage] = bar.add_task(stage, total=total, value="")
+            bar.update(tasks[stage], completed=step, value=f"{value:.4f}")
+
+        yield on_step

@@ -65,17 +65,32 @@ def class_slopes(counts: Counts, chosen: Metric, lay: Layout, smooth: float = 0.
 
     With `average=None` the slopes are those of the sum of the scores.
     """
+    found, share = sample_slopes(counts, chosen, lay, smooth), sample_share(counts, NUMPY)
+    value = np.sum(found.score * share, axis=0).reshape(-1 if lay.average is None else ())
+    return Slopes(value, found.A * share, found.B * share)
+
+
+def sample_slopes(counts: Counts, chosen: Metric, lay: Layout, smooth: float = 0.0) -> Slopes:
+    """The same for each sample on its own, before the mean over samples."""
     cells = _seeded(class_counts(counts, lay, NUMPY), smooth, NUMPY)
     result = averaged(chosen, cells, lay.average, NUMPY)
-    share = sample_share(counts, NUMPY)
-    value = np.sum(result.value * share, axis=0).reshape(-1 if lay.average is None else ())
-    A, B = (np.broadcast_to(x, cells[0].value.shape) * share for x in (result.A, result.B))
+    A, B = (np.broadcast_to(x, cells[0].value.shape) for x in (result.A, result.B))
     if lay.kind == "binary" and lay.average != "binary":
         # One column decides both classes: a positive row's decision is a miss of class 0.
         A, B = A[..., 1:] - B[..., :1], B[..., 1:] - A[..., :1]
     elif lay.kind == "multiclass" and lay.average == "binary":
         A, B = (np.concatenate([np.zeros_like(x), x], axis=-1) for x in (A, B))
-    return Slopes(value, A, B)
+    return Slopes(result.value, A, B)
+
+
+def sample_gradient(
+    z: Array, y: Array, weight: Array, chosen: Metric, step: Step, lay: Layout
+) -> tuple[Array, Array]:
+    """The soft score of each sample of logits `(samples, rows, classes)`, and its own gradient."""
+    a, b = decisions(z, step, lay.kind, True, NUMPY)
+    slopes = sample_slopes(tally(a, b, y, weight, NUMPY), chosen, lay)
+    g = (y * slopes.A + (1 - y) * slopes.B) * weight
+    return slopes.score.reshape(-1), _back(g, z, step, lay.kind, True)
 
 
 def _sigmoid_and_slope(x: Array) -> tuple[Array, Array]:

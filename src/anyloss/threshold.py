@@ -1,4 +1,7 @@
-"""The threshold that is best for a metric: exact, by one sweep over the sorted scores."""
+"""The threshold that is best for a metric: exact, by one sweep over the sorted scores.
+
+With several classes there is one threshold per class; they are swept in turn, each exactly.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from anyloss.arithmetic import Array
-from anyloss.counts import Counts
+from anyloss.arithmetic import NUMPY, Array, Cell
+from anyloss.counts import Counts, averaged, counts_of_sums
 from anyloss.metrics import Metric, MetricSpec
 from anyloss.metrics import metric as find_metric
 
@@ -66,12 +69,90 @@ def _sweep(y: Array, s: Array, w: Array) -> tuple[Array, Counts]:
     """Every cut from "all positive" to "none positive", with the counts it gives."""
     order = np.argsort(s, kind="stable")
     s, positive, negative = s[order], (w * y)[order], (w * (1 - y))[order]
-    first = np.flatnonzero(np.append(True, s[1:] > s[:-1]))  # the first row of each distinct score
+    cuts, first = _cuts(s)
     # Sums from the top and from the bottom: no cell is a difference of large numbers.
-    tp, fp = (np.append(x[::-1].cumsum()[::-1][first], 0.0) for x in (positive, negative))
-    fn, tn = (np.append(0.0, x.cumsum())[np.append(first, len(s))] for x in (positive, negative))
+    tp, fp = (_sums_above(x, first) for x in (positive, negative))
+    fn, tn = (_sums_below(x, first) for x in (positive, negative))
+    return cuts, Counts(tp, fn, fp, tn)
+
+
+def _cuts(s: Array) -> tuple[Array, Array]:
+    """The cuts between sorted scores, and how many rows lie below each."""
+    first = np.flatnonzero(np.append(True, s[1:] > s[:-1]))  # the first row of each distinct score
     low, high = s[first][:-1], s[first][1:]
     between = low / 2 + high / 2
     between = np.where((between >= low) & (between < high), between, low)
     below = np.nextafter(s[:1], s.dtype.type(-np.inf))
-    return np.concatenate([below, between, s[-1:]]), Counts(tp, fn, fp, tn)
+    return np.concatenate([below, between, s[-1:]]), np.append(first, len(s))
+
+
+def _sums_above(x: Array, first: Array) -> Array:
+    return np.append(x[::-1].cumsum()[::-1], 0.0)[first]
+
+
+def _sums_below(x: Array, first: Array) -> Array:
+    return np.concatenate([np.zeros_like(x[:1]), x.cumsum(axis=0)])[first]
+
+
+def best_offsets(
+    y_true: Array,
+    y_score: Array,
+    metric: Metric,
+    *,
+    average: str | None,
+    multiclass: bool,
+    weight: Array,
+    rounds: int = 5,
+) -> tuple[Array, float]:
+    """What to subtract from the scores `(n, C)` of each class for the best averaged metric.
+
+    Multilabel rows then carry the classes with a score above 0, multiclass rows the class with the
+    highest one. Each class is swept exactly while the others rest, in turn, until nothing improves.
+
+    >>> y, scores = np.eye(3), np.array([[3, 2, 2], [3, 2.75, 0], [3, 0, 2.75]])
+    >>> best_offsets(
+    ...     y, scores, find_metric("recall"), average="macro", multiclass=True, weight=np.ones(3)
+    ... )
+    (array([0.625, 0.   , 0.   ]), 1.0)
+    """
+    scores, offsets, best = np.array(y_score, dtype=float), np.zeros(y_true.shape[1]), -np.inf
+    for _ in range(rounds):
+        before = best
+        for k in range(y_true.shape[1]):
+            cuts, cells = _class_sweep(y_true, scores, weight, k, multiclass)
+            found = averaged(metric, tuple(Cell(x, ops=NUMPY) for x in cells), average, NUMPY)
+            reached = np.broadcast_to(found.value, (len(cuts), 1))[:, 0]
+            if reached.max() > best + 1e-12:
+                top = np.flatnonzero(reached == reached.max())
+                cut = cuts[top[len(top) // 2]]
+                scores[:, k] -= cut
+                offsets[k] += cut
+                best = float(reached.max())
+        if best == before:
+            break
+    return offsets, best
+
+
+def _class_sweep(y: Array, z: Array, w: Array, k: int, multiclass: bool) -> tuple[Array, Counts]:
+    """Every cut for class `k`, with the counts of all classes `(cuts, classes)` it gives."""
+    w = w[:, None]
+    if multiclass:  # a row that loses class k goes to the best of the others
+        others = z.copy()
+        others[:, k] = -np.inf
+        s = z[:, k] - others.max(axis=1)
+        called = w * (np.arange(z.shape[1]) == others.argmax(axis=1)[:, None])
+        fixed = np.zeros(z.shape[1])
+    else:
+        s = z[:, k]
+        called, fixed = np.zeros_like(z), w * (z > 0)
+    order = np.argsort(s, kind="stable")
+    cuts, first = _cuts(s[order])
+    cuts[0], cuts[-1] = cuts[0] - 1.0, cuts[-1] + 1.0  # well beyond: no tie, whatever is rounded
+
+    def sums(what: Array) -> Array:
+        found = _sums_below((called * what)[order], first) + (fixed * what).sum(axis=0)
+        found[:, k] = _sums_above((w * what)[order, k], first)
+        return found
+
+    ones = np.ones_like(y)
+    return cuts, counts_of_sums(sums(ones), sums(y), (w * y).sum(axis=0), w.sum() * ones[0])

@@ -1,0 +1,118 @@
+"""The model folder: `model.json` says what it is, `arrays.safetensors` holds the numbers.
+
+Neither can run code when it is read. A folder is written aside and then moved into place.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from anyloss.arithmetic import Array
+from anyloss.metrics import Metric, MetricSpec
+from anyloss.metrics import metric as find_metric
+
+VERSION = 1
+DESCRIPTION, ARRAYS = "model.json", "arrays.safetensors"
+
+
+def save_model(
+    path: Path | str, kind: str, description: dict[str, Any], arrays: dict[str, Array]
+) -> None:
+    """Write a model folder; an older model folder at that place is replaced, nothing else is."""
+    from safetensors.numpy import save_file
+
+    path = Path(path)
+    if path.exists() and not (path / DESCRIPTION).is_file():
+        raise ValueError(f"{path} exists and is not a model folder; choose another path")
+    text = json.dumps({"anyloss": VERSION, "kind": kind, **description}, indent=2, allow_nan=False)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
+    try:
+        (aside / DESCRIPTION).write_text(text + "\n", encoding="utf-8")
+        whole = {key: np.ascontiguousarray(value) for key, value in arrays.items()}
+        save_file(whole, aside / ARRAYS)
+        aside.chmod(0o755)
+        if path.exists():
+            shutil.rmtree(path)
+        aside.rename(path)
+    except BaseException:
+        shutil.rmtree(aside, ignore_errors=True)
+        raise
+
+
+def load_model(path: Path | str, kind: str) -> tuple[dict[str, Any], dict[str, Array]]:
+    """Read a model folder: its description and its arrays."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    path = Path(path)
+    for name in (DESCRIPTION, ARRAYS):
+        if not (path / name).is_file():
+            raise ValueError(f"{path} is not a model folder: it has no {name}")
+    try:
+        description = json.loads((path / DESCRIPTION).read_text(encoding="utf-8"))
+        arrays = load_file(path / ARRAYS)
+    except (ValueError, SafetensorError) as error:
+        raise ValueError(f"{path} cannot be read, it may be damaged: {error}") from None
+    if not isinstance(description, dict) or description.get("anyloss") != VERSION:
+        raise ValueError(f"{path} is not a model folder of version {VERSION}")
+    if description.get("kind") != kind:
+        raise ValueError(f"{path} holds a model of kind {description.get('kind')!r}, not {kind!r}")
+    return description, arrays
+
+
+def metric_to_json(spec: MetricSpec | Metric) -> str | dict[str, Any]:
+    """A name or formula as it is, a complete metric with its parameters.
+
+    >>> metric_to_json(find_metric("fbeta", beta=2))
+    {'name': 'fbeta', 'params': {'beta': 2}}
+    """
+    if isinstance(spec, str):
+        return spec
+    chosen = find_metric(spec)
+    try:
+        same = find_metric(chosen.name).function is chosen.function
+    except ValueError:
+        same = False
+    if not same:
+        raise ValueError(
+            f"the metric {chosen.name!r} is a function and cannot be saved; write it as a formula "
+            "such as 'tp / (tp + 0.3*fp + 2*fn)'"
+        )
+    return {"name": chosen.name, "params": dict(chosen.params)}
+
+
+def metric_from_json(stored: Any) -> str | Metric:
+    """The inverse of `metric_to_json`."""
+    if isinstance(stored, str):
+        return stored
+    return find_metric(stored["name"], **stored["params"])
+
+
+def labels_to_json(labels: Array) -> dict[str, Any]:
+    """Class labels: numbers, booleans or text.
+
+    >>> labels_from_json(labels_to_json(np.array(["a", "b"])))
+    array(['a', 'b'], dtype='<U1')
+    """
+    labels = np.asarray(labels)
+    values = labels.tolist()
+    if labels.dtype.kind not in "iufbUO" or not all(
+        isinstance(x, int | float | bool | str) for x in values
+    ):
+        raise ValueError(f"class labels must be numbers or text to be saved; got {labels.dtype}")
+    return {"dtype": labels.dtype.str if labels.dtype.kind != "O" else "O", "values": values}
+
+
+def labels_from_json(stored: dict[str, Any]) -> Array:
+    """The inverse of `labels_to_json`."""
+    kind = np.dtype(stored["dtype"])
+    if kind.kind not in "iufbUO":
+        raise ValueError(f"class labels must be numbers or text; got {stored['dtype']!r}")
+    return np.array(stored["values"], dtype=kind)

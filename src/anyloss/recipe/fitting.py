@@ -1,0 +1,253 @@
+"""The recipe itself: cross-entropy, the threshold into the bias, the metric, a vote."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.optimize import minimize
+
+from anyloss.arithmetic import Array
+from anyloss.metrics import Metric, MetricSpec
+from anyloss.recipe.folds import inner_folds
+from anyloss.recipe.networks import Adam, Layers, backward, forward, new_layers
+from anyloss.recipe.task import (
+    Task,
+    class_shares,
+    cross_entropy,
+    metric_gradient,
+    new_task,
+    probabilities,
+)
+from anyloss.steps import Amplified
+
+STEP = Amplified(20.0)  # moderate: 73 learns little, 5 is too soft for the decisions that count
+CROSS_ENTROPY = 0.1  # of the class-weighted cross-entropy, beside the metric
+REFINE_RATE, REFINE_RATE_OF_NETWORKS = 0.1, 0.03
+START_RATE, START_STEPS, CHECK_EVERY = 0.02, 200, 10  # of networks
+
+OnStep = Callable[[str, int, int, float], None]  # the stage, the step, of how many, the value
+
+
+def ignore(stage: str, step: int, total: int, value: float) -> None:
+    """What is done with the news of a step unless asked otherwise."""
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Members that vote: per fold one as it started (threshold in the bias) and one refined.
+
+    `start_score` is the metric of the started members on the rows each of them did not see,
+    `held_out_score` that of the vote there; `history` is the mean soft score per refining step.
+    """
+
+    layers: Layers
+    kind: str
+    start_score: float
+    held_out_score: float
+    history: Array
+
+    def decide(self, X: Array) -> Array:
+        """The vote `(rows, classes)`: above 0, or highest, for the class that is predicted."""
+        return vote(forward(self.layers, X)[-1], self.kind)
+
+
+def vote(z: Array, kind: str, share: Array | float | None = None) -> Array:
+    """The mean probability over the members, moved to -1 .. 1 (0 .. 1 for multiclass)."""
+    share = 1 / len(z) if share is None else share
+    mean: Array = (share * probabilities(z, kind)).sum(axis=0)
+    return mean if kind == "multiclass" else 2 * mean - 1
+
+
+@dataclass(frozen=True)
+class Start:
+    """Members trained by cross-entropy, before the metric is known."""
+
+    layers: Layers
+    X: Array
+    y: Array
+    weight: Array
+    kind: str
+    held: Array  # (members, rows): which rows each member did not see
+
+
+def fit(
+    X: Array,
+    y: Array,
+    metric: MetricSpec | Metric = "f1",
+    *,
+    kind: str = "binary",
+    average: str | None = "auto",
+    weight: Array | None = None,
+    hidden: Sequence[int] = (),
+    C: float = 1.0,
+    folds: int = 5,
+    repeats: int = 2,
+    steps: int = 150,
+    patience: int | None = None,
+    begin: Layers | None = None,
+    seed: int = 0,
+    on_step: OnStep = ignore,
+) -> Fit:
+    """Train for a metric; `X` should be standardised, `y` is 0 or 1.
+
+    `y` has shape `(rows,)` or `(rows, classes)`; `kind` is "binary", "multilabel" or "multiclass"
+    (then `y` is one-hot). `C` is the inverse strength of the L2 penalty of the start, as in
+    scikit-learn. With `patience`, refining stops when the soft score of the held-out rows has not
+    risen for so many steps. `begin` are layers to start from. `on_step` is told the stage, the
+    step, of how many, and the loss or score before it.
+
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(300, 2))
+    >>> y = (X[:, 0] + rng.normal(size=300) > 1.5).astype(float)
+    >>> fit(X, y, "f1").decide(X).shape
+    (300, 1)
+    """
+    begun = start(
+        X, y, kind=kind, weight=weight, hidden=hidden, C=C, folds=folds, repeats=repeats,
+        begin=begin, seed=seed, on_step=on_step,
+    )  # fmt: skip
+    return finish(begun, metric, average=average, steps=steps, patience=patience, on_step=on_step)
+
+
+def start(
+    X: Array,
+    y: Array,
+    *,
+    kind: str = "binary",
+    weight: Array | None = None,
+    hidden: Sequence[int] = (),
+    C: float = 1.0,
+    folds: int = 5,
+    repeats: int = 2,
+    begin: Layers | None = None,
+    seed: int = 0,
+    on_step: OnStep = ignore,
+) -> Start:
+    """The first half of `fit`, which any number of metrics can share."""
+    X, y = np.asarray(X, dtype=float), np.asarray(y, dtype=float).reshape(len(X), -1)
+    weight = np.ones(len(y)) if weight is None else np.asarray(weight, dtype=float)
+    rng = np.random.default_rng(seed)
+    held = inner_folds(X, y, kind, folds, repeats, rng)
+    sizes = [X.shape[1], *hidden, y.shape[1]]
+    layers = new_layers(sizes, len(held), rng) if begin is None else [x.copy() for x in begin]
+    begun = Start(layers, X, y, weight, kind, held)
+    return replace(begun, layers=descend(begun, C, on_step)[0] if hidden else _logistic(begun, C))
+
+
+def finish(
+    begun: Start,
+    metric: MetricSpec | Metric = "f1",
+    *,
+    average: str | None = "auto",
+    steps: int = 150,
+    patience: int | None = None,
+    on_step: OnStep = ignore,
+) -> Fit:
+    """The second half of `fit`: the threshold into the bias, the metric, the vote."""
+    task = new_task(begun.y, metric, begun.kind, average, begun.weight)
+    judge = np.where(begun.held.any(axis=0), begun.held, 1.0)
+    judge = (judge / judge.sum(axis=0))[..., None]
+    started = [x.copy() for x in begun.layers]
+    offsets, start_score = task.offsets((judge * forward(started, begun.X)[-1]).sum(axis=0))
+    started[-1] -= offsets
+    refined, history = _refine(started, begun, task, steps, patience, on_step)
+    ends = [vote(forward(x, begun.X)[-1], begun.kind, judge) for x in (started, refined)]
+    return Fit(
+        layers=[np.concatenate(pair) for pair in zip(started, refined, strict=True)],
+        kind=begun.kind,
+        start_score=start_score,
+        held_out_score=task.score(ends[0] + ends[1]),
+        history=history,
+    )
+
+
+def _logistic(begun: Start, C: float) -> Layers:
+    """Logistic regression per member, with an L2 penalty on all but the bias, by L-BFGS."""
+    kind, found = begun.kind, []
+    start = np.concatenate([x[0] for x in begun.layers])
+    for held in begun.held:
+        x, y, w = begun.X[~held], begun.y[~held], C * begun.weight[~held]
+        total = w.sum()
+
+        def loss(
+            flat: Array, x: Array = x, y: Array = y, w: Array = w, total: float = total
+        ) -> tuple[float, Array]:
+            both = flat.reshape(x.shape[1] + 1, -1)
+            coef, z = both[:-1], x @ both[:-1] + both[-1]
+            value = w @ cross_entropy(z, y, kind) + (coef**2).sum() / 2
+            error = w[:, None] * (probabilities(z, kind) - y)
+            slope = np.concatenate([x.T @ error + coef, error.sum(axis=0, keepdims=True)])
+            return value / total, slope.ravel() / total
+
+        options = {"maxiter": 300}
+        end = minimize(loss, start.ravel(), jac=True, method="L-BFGS-B", options=options).x
+        start = end.reshape(start.shape)  # the next member's rows are mostly the same
+        found.append(start)
+    both = np.stack(found)
+    return [both[:, :-1], both[:, -1:]]
+
+
+def descend(
+    begun: Start, C: float, on_step: OnStep = ignore, steps: int = START_STEPS
+) -> tuple[Layers, Array]:
+    """Cross-entropy by Adam: each member as it was when its held-out rows were predicted best.
+
+    Also the step at which that was; a member that holds out nothing goes on to the end.
+    """
+    layers, X, y, kind, held = begun.layers, begun.X, begun.y, begun.kind, begun.held
+    share, judge = (_shares(rows * begun.weight) for rows in (~held, held))
+    adam = Adam(layers, START_RATE, penalty=1 / (C * begun.weight.sum()))
+    best, at, kept = np.full(len(held), np.inf), np.zeros(len(held)), [x.copy() for x in layers]
+    for k in range(steps + 1):
+        values = forward(layers, X)
+        if k % CHECK_EVERY == 0 or k == steps:
+            loss = (judge * cross_entropy(values[-1], y, kind)).sum(axis=1)
+            better = (loss < best) | ~held.any(axis=1)
+            best, at = np.where(better, loss, best), np.where(better, k, at)
+            for x, keep in zip(layers, kept, strict=True):
+                keep[better] = x[better]
+            on_step("cross-entropy", k, steps, float(loss.mean()))
+        error = share[..., None] * (probabilities(values[-1], kind) - y)
+        adam.step(backward(layers, X, values, error))
+    return kept, at
+
+
+def _shares(weight: Array) -> Array:
+    """What part of a member's weight each row is; 0 for a member without rows."""
+    total = weight.sum(axis=1, keepdims=True)
+    return weight / np.where(total > 0, total, 1.0)
+
+
+def _refine(
+    started: Layers,
+    begun: Start,
+    task: Task,
+    steps: int,
+    patience: int | None,
+    on_step: OnStep,
+) -> tuple[Layers, Array]:
+    """Adam on `1 - metric + 0.1 (class-weighted cross-entropy)`, all members at once."""
+    layers, X, kind = [x.copy() for x in started], begun.X, begun.kind
+    fitted, held = (rows * begun.weight for rows in (~begun.held, begun.held))
+    share = CROSS_ENTROPY * class_shares(task, fitted)
+    rate = REFINE_RATE if len(layers) == 2 else REFINE_RATE_OF_NETWORKS
+    adam = Adam(layers, rate, penalty=2e-4)
+    history: list[float] = []
+    best, best_step, kept = -np.inf, 0, layers
+    for k in range(steps):
+        values = forward(layers, X)
+        z = values[-1]
+        if patience is not None:
+            reached = metric_gradient(z, task, held, STEP)[0].mean()
+            if reached > best:
+                best, best_step, kept = reached, k, [x.copy() for x in layers]
+            elif k - best_step >= patience:
+                break
+        scores, slopes = metric_gradient(z, task, fitted, STEP)
+        history.append(float(scores.mean()))
+        on_step("metric", k + 1, steps, history[-1])
+        error = share * (probabilities(z, kind) - task.y)
+        adam.step(backward(layers, X, values, error - slopes))
+    return (layers if patience is None else kept), np.array(history)

@@ -1,0 +1,44 @@
+"""Inner folds: every member of the vote is fitted on all rows but those of its own fold."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from anyloss.arithmetic import Array
+
+
+def inner_folds(
+    X: Array, y: Array, kind: str, folds: int, repeats: int, rng: np.random.Generator
+) -> Array:
+    """Which rows each member holds out, `(members, rows)`: stratified, each row once a repeat.
+
+    A class with a single row is held out by none. Identical rows stay together: a copy of a row is
+    not held out from its twin, and a row of weight 2 is treated as the row twice would be.
+
+    >>> X, y = np.arange(4.0)[:, None], np.array([[0.0], [1.0]] * 2)
+    >>> inner_folds(X, y, "binary", 2, 1, np.random.default_rng(0)).astype(int).tolist()
+    [[0, 0, 1, 1], [1, 1, 0, 0]]
+    """
+    distinct, same = np.unique(np.column_stack([y, X]), axis=0, return_inverse=True)
+    stratum = _strata(distinct[:, : y.shape[1]], kind)
+    held = []
+    for _ in range(repeats):
+        fold_of, dealt = np.full(len(distinct), -1), 0
+        for k in np.unique(stratum):
+            rows = rng.permutation(np.flatnonzero(stratum == k))
+            if len(rows) > 1:
+                fold_of[rows] = (np.arange(len(rows)) + dealt) % folds
+                dealt += len(rows)
+        held.append(np.arange(folds)[:, None] == fold_of[same.reshape(-1)])
+    return np.concatenate(held)
+
+
+def _strata(y: Array, kind: str) -> Array:
+    """What is spread evenly: the class, or for several labels the rarest one of a row."""
+    if kind == "binary":
+        return y[:, 0].astype(int)
+    if kind == "multiclass":
+        return y.argmax(axis=1)
+    rarest_first = np.argsort(y.sum(axis=0), kind="stable")
+    ordered = y[:, rarest_first]
+    return np.where(ordered.any(axis=1), ordered.argmax(axis=1), y.shape[1])

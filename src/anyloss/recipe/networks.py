@@ -1,0 +1,77 @@
+"""Feed-forward networks in NumPy: several members of one shape, trained side by side.
+
+`layers` is a list of weights `(members, inputs, outputs)` and biases `(members, 1, outputs)` in
+turn; without hidden layers it is one linear model per member. All members see the same rows, so
+the first layer, where most of the work is, is one matrix product for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from anyloss.arithmetic import Array
+
+Layers = list[Array]
+
+
+def new_layers(sizes: Sequence[int], members: int, rng: np.random.Generator) -> Layers:
+    """Random layers (Glorot's uniform range); zeros where there is no hidden layer.
+
+    >>> [x.shape for x in new_layers([4, 8, 1], members=5, rng=np.random.default_rng(0))]
+    [(5, 4, 8), (5, 1, 8), (5, 8, 1), (5, 1, 1)]
+    """
+    layers = []
+    for inputs, outputs in pairwise(sizes):
+        bound = np.sqrt(6 / (inputs + outputs)) if len(sizes) > 2 else 0.0
+        layers.append(rng.uniform(-bound, bound, (members, inputs, outputs)))
+        layers.append(rng.uniform(-bound, bound, (members, 1, outputs)))
+    return layers
+
+
+def forward(layers: Layers, X: Array) -> list[Array]:
+    """What each layer gives, `(members, rows, outputs)`; the last are the logits."""
+    members, inputs, outputs = layers[0].shape
+    flat = layers[0].transpose(1, 0, 2).reshape(inputs, members * outputs)
+    values = [(X @ flat).reshape(len(X), members, outputs).transpose(1, 0, 2) + layers[1]]
+    for weight, bias in zip(layers[2::2], layers[3::2], strict=True):
+        np.maximum(values[-1], 0.0, out=values[-1])
+        values.append(values[-1] @ weight + bias)
+    return values
+
+
+def backward(layers: Layers, X: Array, values: list[Array], gradient: Array) -> Layers:
+    """The gradient by every layer, from that by the logits."""
+    members, inputs, outputs = layers[0].shape
+    found: Layers = []
+    for k in range(len(values) - 1, 0, -1):
+        before = values[k - 1]
+        found = [before.swapaxes(1, 2) @ gradient, gradient.sum(axis=1, keepdims=True), *found]
+        gradient = (gradient @ layers[2 * k].swapaxes(1, 2)) * (before > 0)
+    flat = gradient.transpose(1, 0, 2).reshape(len(X), members * outputs)
+    first = (X.T @ flat).reshape(inputs, members, outputs).transpose(1, 0, 2)
+    return [first, gradient.sum(axis=1, keepdims=True), *found]
+
+
+class Adam:
+    """Adam (Kingma and Ba 2015) with an L2 penalty on the weights; changes the layers in place."""
+
+    def __init__(self, layers: Layers, rate: float, penalty: float = 0.0) -> None:
+        self.layers, self.rate, self.penalty = layers, rate, penalty
+        self.first = [np.zeros_like(x) for x in layers]
+        self.second = [np.zeros_like(x) for x in layers]
+        self.steps = 0
+
+    def step(self, gradients: Layers) -> None:
+        """Go one step down."""
+        self.steps += 1
+        of_first, of_second = 1 - 0.9**self.steps, 1 - 0.999**self.steps
+        for k, (layer, gradient) in enumerate(zip(self.layers, gradients, strict=True)):
+            if k % 2 == 0:
+                gradient = gradient + self.penalty * layer
+            self.first[k] += 0.1 * (gradient - self.first[k])
+            self.second[k] += 0.001 * (gradient**2 - self.second[k])
+            size = np.sqrt(self.second[k] / of_second) + 1e-8
+            layer -= self.rate / of_first * self.first[k] / size

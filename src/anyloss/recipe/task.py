@@ -1,0 +1,134 @@
+"""What a classifier is trained for: labels of one column, of several, or of one class per row.
+
+Logits have the axes `(members, rows, classes)`, labels `(rows, classes)`, one column if binary.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from anyloss.arithmetic import NUMPY, Array
+from anyloss.counts import Layout, check_average, score
+from anyloss.metrics import Metric, MetricSpec
+from anyloss.metrics import metric as find_metric
+from anyloss.slopes import binary_slopes, column_gradient, sample_gradient
+from anyloss.steps import Amplified
+from anyloss.threshold import best_offsets, best_threshold
+
+
+class Task(NamedTuple):
+    """Labels, weights, the metric, and what the columns mean."""
+
+    y: Array
+    weight: Array
+    metric: Metric
+    layout: Layout
+
+    def offsets(self, z: Array) -> tuple[Array, float]:
+        """What to subtract from logits `(rows, classes)` for the best metric, and that metric."""
+        y, kind, average = self.y, self.layout.kind, self.layout.average
+        if average != "binary":
+            if kind == "binary":  # the column as two classes
+                y, z = np.hstack([1 - y, y]), np.hstack([np.zeros_like(z), z])
+            offsets, reached = best_offsets(
+                y, z, self.metric, average=average, multiclass=kind != "multilabel",
+                weight=self.weight,
+            )  # fmt: skip
+            return (np.diff(offsets) if kind == "binary" else offsets), reached
+        column = z[:, 0] if kind == "binary" else z[:, 1] - z[:, 0]
+        found = best_threshold(y[:, -1], column, self.metric, weight=self.weight)
+        at = np.array([found.threshold])
+        return (at if kind == "binary" else np.append(0.0, at)), found.score
+
+    def score(self, decision: Array) -> float:
+        """The metric of decisions `(rows, classes)`: a class is called above 0, or by arg-max."""
+        y, multiclass = self.y, self.layout.kind == "multiclass"
+        if multiclass:
+            called = np.arange(y.shape[1]) == decision.argmax(axis=1)[:, None]
+        else:
+            called = decision > 0
+        if self.layout.kind == "binary":
+            y, called = y[:, 0], called[:, 0]
+        return float(
+            score(
+                y,
+                called.astype(float),
+                self.metric,
+                average=self.layout.average,
+                weight=self.weight,
+                multiclass=multiclass,
+            )
+        )
+
+
+def new_task(
+    y: Array,
+    metric: MetricSpec | Metric,
+    kind: str,
+    average: str | None = "auto",
+    weight: Array | None = None,
+) -> Task:
+    """A task from labels `(rows,)` or `(rows, classes)` in 0 and 1; one-hot for multiclass.
+
+    >>> new_task(np.array([0.0, 1.0]), "f1", "binary").layout.average
+    'binary'
+    """
+    y = np.asarray(y, dtype=float)
+    y = y.reshape(len(y), -1)
+    if average == "auto":
+        average = "binary" if kind == "binary" else "macro"
+    chosen = find_metric(metric)
+    check_average(chosen, average)
+    if average is None:
+        raise ValueError(
+            "average=None gives one score per class, and training needs one number; use 'macro', "
+            "'micro' or 'weighted'"
+        )
+    weight = np.ones(len(y)) if weight is None else np.asarray(weight, dtype=float)
+    return Task(y, weight, chosen, Layout(kind, average, y.shape[1], False))
+
+
+def probabilities(z: Array, kind: str) -> Array:
+    """The sigmoid of each logit, or the softmax over the classes."""
+    if kind == "multiclass":
+        e = np.exp(z - z.max(axis=-1, keepdims=True))
+        share: Array = e / e.sum(axis=-1, keepdims=True)
+        return share
+    return (1 + np.tanh(z / 2)) / 2
+
+
+def cross_entropy(z: Array, y: Array, kind: str) -> Array:
+    """The cross-entropy of each row."""
+    if kind == "multiclass":
+        top = z.max(axis=-1)
+        total = np.log(np.exp(z - top[..., None]).sum(axis=-1)) + top
+        loss: Array = total - (y * z).sum(axis=-1)
+        return loss
+    return (np.logaddexp(0.0, z) - y * z).sum(axis=-1)
+
+
+def class_shares(task: Task, weight: Array) -> Array:
+    """Weights `(members, rows, 1 or classes)` that give every class the same part of one."""
+    y, weight = task.y, weight[..., None]
+    positive = (weight * y).sum(axis=1, keepdims=True)
+    if task.layout.kind == "multiclass":
+        present = (positive > 0).sum(axis=-1, keepdims=True)
+        each = y / np.where(positive > 0, positive, 1.0) / present
+        return weight * each.sum(axis=-1, keepdims=True)
+    negative = weight.sum(axis=1, keepdims=True) - positive
+    positive, negative = (np.where(x > 0, x, 1.0) for x in (positive, negative))
+    return weight * np.where(y == 1, 0.5 / positive, 0.5 / negative) / task.layout.classes
+
+
+def metric_gradient(z: Array, task: Task, weight: Array, step: Amplified) -> tuple[Array, Array]:
+    """The soft score of each member, and its gradient by the logits; `weight` (members, rows)."""
+    if task.layout.kind == task.layout.average == "binary":
+        scores, rows = column_gradient(
+            np.ascontiguousarray(z[:, :, 0].T), task.y, step,
+            lambda counts: binary_slopes(counts, task.metric, ops=NUMPY), weight.T,
+        )  # fmt: skip
+        assert rows is not None
+        return scores, rows.T[:, :, None]
+    return sample_gradient(z, task.y, weight[..., None], task.metric, step, task.layout)

@@ -1,0 +1,91 @@
+"""A journal that survives a kill: one JSON line per finished unit of work.
+
+The first line holds the settings. A line that a kill cut short is dropped when the journal is
+opened again; every other line stands, so nothing is lost and nothing is run twice.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+
+class Journal:
+    """Results by unit, kept in a file; use it in a `with` statement.
+
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "journal.jsonl"
+    >>> with Journal(path, {"rows": 5}) as journal:
+    ...     journal.add("a", [{"score": 1.0}])
+    >>> with Journal(path, {"rows": 5}) as journal:
+    ...     journal.results
+    {'a': [{'score': 1.0}]}
+    """
+
+    def __init__(self, path: Path, settings: dict[str, Any]) -> None:
+        self.path, self.settings = path, settings
+        self.results: dict[str, list[dict[str, Any]]] = {}
+
+    def __enter__(self) -> Self:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = open(self.path, "a+b")
+        try:
+            self._lock()
+            whole = self._read()
+        except ValueError:
+            self._file.close()
+            raise
+        self._file.truncate(whole)
+        if not whole:
+            self._write(self.settings)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        self._file.close()
+
+    def add(self, unit: str, rows: list[dict[str, Any]]) -> None:
+        """Keep the results of a unit, for good once this returns."""
+        self.results[unit] = rows
+        self._write({"unit": unit, "rows": rows})
+
+    def _write(self, entry: dict[str, Any]) -> None:
+        self._file.write(json.dumps(entry).encode() + b"\n")
+        self._file.flush()
+
+    def _read(self) -> int:
+        """Take in all whole lines; how many bytes they are."""
+        self._file.seek(0)
+        whole = 0
+        for number, line in enumerate(self._file):
+            if not line.endswith(b"\n"):
+                break
+            entry = json.loads(line)
+            if number:
+                self.results[entry["unit"]] = entry["rows"]
+            elif entry != json.loads(json.dumps(self.settings)):
+                raise ValueError(
+                    f"{self.path} was begun with other settings, {entry}; these are "
+                    f"{self.settings}. Use the same settings, another output, or delete the journal"
+                )
+            whole += len(line)
+        return whole
+
+    def _lock(self) -> None:
+        if os.name != "posix":
+            return
+        import fcntl
+
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ValueError(
+                f"another run is writing {self.path}; wait for it or stop it"
+            ) from None

@@ -1,0 +1,262 @@
+"""The rivals, and ours: each trains on one outer fold and decides on its test rows.
+
+A family is what is fitted together: a loss that does not know the metric is trained once for all
+metrics, at 0.5 and with a tuned threshold. The linear model of cross-entropy, its weighted twin and
+the resampling methods is scikit-learn's logistic regression; all else is trained by the same Adam
+for the same number of steps, from the same start.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from anyloss import recipe
+from anyloss.arithmetic import Array
+from anyloss.metrics import metric as find_metric
+from anyloss.recipe.networks import Adam, Layers, backward, forward, new_layers
+from anyloss.recipe.task import probabilities
+from anyloss.slopes import gradient
+from anyloss.steps import Amplified, Linear, LogitSigmoid, RaisedCosine, Step
+
+STEPS, RATE, C = 200, 0.03, 1.0
+Folds = list[tuple[Array, Array]]
+
+
+class Split(NamedTuple):
+    """One outer fold: standardised rows to fit and to test, the inner folds, the network."""
+
+    X: Array
+    y: Array
+    test: Array
+    folds: Folds
+    other_folds: Folds  # for the null: the same rival with other inner folds
+    hidden: tuple[int, ...]
+    seed: int
+
+
+class Outcome(NamedTuple):
+    """What a method made of the test rows, for one metric."""
+
+    method: str
+    metric: str
+    decision: Array
+    probability: Array
+    seconds: float
+
+
+class Trained(NamedTuple):
+    """Probabilities of the test rows, those of the inner folds' held-out rows, and the times."""
+
+    test: Array
+    held_out: Array
+    seconds: float  # of the one fit on all rows
+    with_folds: float  # of all fits
+
+
+Family = Callable[[Split, Sequence[str]], Iterator[Outcome]]
+Predict = Callable[[Array], Array]  # rows to probabilities
+Train = Callable[[Array, Array, Split], Predict]
+Slope = Callable[[Array, Array], Array]  # logits and labels to the gradient of the loss
+
+
+def tuned_threshold(y: Array, p: Array, folds: Folds, metric: str, points: int = 100) -> float:
+    """The threshold that scikit-learn's TunedThresholdClassifierCV takes, from held-out `p`.
+
+    Per fold the score at 100 thresholds, interpolated to common ones; the best mean wins. Here all
+    thresholds of a fold are scored at once from sorted sums, which is the only difference.
+    """
+    at = [np.linspace(p[held].min(), p[held].max(), points) for _, held in folds]
+    common = np.linspace(min(x[0] for x in at), max(x[-1] for x in at), points)
+    curves = [
+        np.interp(common, x, _curve(y[held], p[held], x, metric))
+        for x, (_, held) in zip(at, folds, strict=True)
+    ]
+    return float(common[np.mean(curves, axis=0).argmax()])
+
+
+def _curve(y: Array, p: Array, thresholds: Array, metric: str) -> Array:
+    order = np.argsort(p)
+    below = np.searchsorted(p[order], thresholds, side="left")
+    fn = np.append(0.0, np.cumsum(y[order]))[below]
+    tn = below - fn
+    scores = find_metric(metric)(y.sum() - fn, fn, (1 - y).sum() - tn, tn)
+    return np.broadcast_to(scores, thresholds.shape)
+
+
+def _scored(
+    name: str,
+    train: Callable[[Split, Folds], Trained],
+    null: bool,
+    split: Split,
+    metrics: Sequence[str],
+) -> Iterator[Outcome]:
+    """A loss that does not know the metric: at 0.5, with a tuned threshold and, once, the null."""
+    first = train(split, split.folds)
+    for metric in metrics:
+        yield Outcome(name, metric, first.test > 0.5, first.test, first.seconds)
+    twins = [(f"{name}_tuned", first, split.folds)]
+    if null:
+        twins.append(("null", train(split, split.other_folds), split.other_folds))
+    for method, found, folds in twins:
+        for metric in metrics:
+            start = time.perf_counter()
+            threshold = tuned_threshold(split.y, found.held_out, folds, metric)
+            seconds = found.with_folds + time.perf_counter() - start
+            yield Outcome(method, metric, found.test >= threshold, found.test, seconds)
+
+
+def _one_by_one(train: Train, split: Split, folds: Folds) -> Trained:
+    """Fit on all rows, and on each inner fold."""
+    start = time.perf_counter()
+    test = train(split.X, split.y, split)(split.test)
+    seconds = time.perf_counter() - start
+    held_out = np.empty(len(split.y))
+    for rows, held in folds:
+        held_out[held] = train(split.X[rows], split.y[rows], split)(split.X[held])
+    return Trained(test, held_out, seconds, time.perf_counter() - start)
+
+
+def _cross_entropy(balanced: bool, split: Split, folds: Folds) -> Trained:
+    if split.hidden:
+        return _networks(balanced, split, folds)
+    return _one_by_one(partial(_logistic, "balanced" if balanced else None), split, folds)
+
+
+def _logistic(class_weight: str | None, X: Array, y: Array, split: Split) -> Predict:
+    from sklearn.linear_model import LogisticRegression
+
+    model = LogisticRegression(C=C, max_iter=1000, class_weight=class_weight).fit(X, y)
+    return lambda rows: model.predict_proba(rows)[:, 1]
+
+
+def _networks(balanced: bool, split: Split, folds: Folds) -> Trained:
+    """Networks as our recipe starts them: the inner folds stop early and tell the last one when."""
+    y, rng = split.y[:, None].astype(float), np.random.default_rng(split.seed)
+    weight = np.where(y[:, 0] == 1, 0.5 / y.mean(), 0.5 / (1 - y).mean()) if balanced else 1.0
+    weight = np.broadcast_to(weight, len(y))
+    sizes = [split.X.shape[1], *split.hidden, 1]
+
+    def trained(held: Array, steps: int) -> tuple[Layers, Array]:
+        layers = new_layers(sizes, len(held), rng)
+        begun = recipe.Start(layers, split.X, y, weight, "binary", held)
+        return recipe.descend(begun, C, steps=steps)
+
+    start = time.perf_counter()
+    held = np.zeros((len(folds), len(y)), dtype=bool)
+    for k, (_, rest) in enumerate(folds):
+        held[k, rest] = True
+    layers, best = trained(held, STEPS)
+    held_out = probabilities(forward(layers, split.X)[-1][held, 0], "binary")
+    ordered = np.empty(len(y))
+    ordered[np.nonzero(held)[1]] = held_out
+    middle = time.perf_counter()
+    layers, _ = trained(np.zeros((1, len(y)), dtype=bool), round(best.mean()))
+    test = probabilities(forward(layers, split.test)[-1][0, :, 0], "binary")
+    end = time.perf_counter()
+    return Trained(test, ordered, end - middle, end - start)
+
+
+def _resampled(over: bool, X: Array, y: Array, split: Split) -> Predict:
+    from imblearn.over_sampling import SMOTE
+    from imblearn.under_sampling import RandomUnderSampler
+
+    if over:
+        sampler = SMOTE(k_neighbors=min(5, int(y.sum()) - 1), random_state=split.seed)
+    else:
+        sampler = RandomUnderSampler(random_state=split.seed)
+    X, y = sampler.fit_resample(X, y)
+    return _logistic(None, X, y, split)
+
+
+def _descend(X: Array, y: Array, split: Split, slope: Slope) -> Predict:
+    """Adam on any loss of the logits, from the same start for every method."""
+    sizes = [X.shape[1], *split.hidden, 1]
+    layers = new_layers(sizes, 1, np.random.default_rng(split.seed))
+    adam = Adam(layers, RATE, penalty=1 / (C * len(y)))
+    for _ in range(STEPS):
+        values = forward(layers, X)
+        adam.step(backward(layers, X, values, slope(values[-1][0, :, 0], y)[None, :, None]))
+    return lambda rows: probabilities(forward(layers, rows)[-1][0, :, 0], "binary")
+
+
+def _through_torch(name: str, X: Array, y: Array, split: Split) -> Predict:
+    """A loss that is written for PyTorch."""
+    import torch
+
+    from anyloss.torch import SurrogateFBetaLoss
+
+    def focal(z: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """Lin et al. 2017, with gamma 2."""
+        loss = torch.nn.functional.binary_cross_entropy_with_logits(z, labels, reduction="none")
+        return ((1 - torch.exp(-loss)) ** 2 * loss).mean()
+
+    losses: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
+        "focal": focal,
+        "mse": lambda z, labels: ((torch.sigmoid(z) - labels) ** 2).mean(),
+        "surrogate_fbeta": SurrogateFBetaLoss(prior=float(y.mean())),
+    }
+
+    def slope(z: Array, labels: Array) -> Array:
+        logits = torch.from_numpy(z.copy()).requires_grad_()
+        losses[name](logits, torch.from_numpy(labels)).backward()  # type: ignore[no-untyped-call]
+        assert logits.grad is not None
+        return logits.grad.numpy()
+
+    return _descend(X, y.astype(float), split, slope)
+
+
+def _soft_metric(name: str, step: Step, split: Split, metrics: Sequence[str]) -> Iterator[Outcome]:
+    """A soft metric as the loss, from a cold start, at 0.5: as the papers train."""
+    for metric in metrics:
+        start = time.perf_counter()
+
+        def slope(z: Array, y: Array, metric: str = metric) -> Array:
+            return -gradient(y, z, metric, step, from_logits=True)[1]
+
+        test = _descend(split.X, split.y.astype(float), split, slope)(split.test)
+        yield Outcome(name, metric, test > 0.5, test, time.perf_counter() - start)
+
+
+def _ours(split: Split, metrics: Sequence[str]) -> Iterator[Outcome]:
+    """The recipe, as `AnyLossClassifier` runs it; the start is shared by the metrics."""
+    begin = time.perf_counter()
+    begun = recipe.start(split.X, split.y, hidden=split.hidden, C=C, seed=split.seed)
+    shared = time.perf_counter() - begin
+    for metric in metrics:
+        begin = time.perf_counter()
+        test = (1 + recipe.finish(begun, metric).decide(split.test)[:, 0]) / 2
+        seconds = shared + time.perf_counter() - begin
+        yield Outcome("anyloss", metric, test > 0.5, test, seconds)
+
+
+def _each(train: Train) -> Callable[[Split, Folds], Trained]:
+    return partial(_one_by_one, train)
+
+
+FAMILIES: dict[str, Family] = {
+    "bce": partial(_scored, "bce", partial(_cross_entropy, False), True),
+    "weighted": partial(_scored, "weighted", partial(_cross_entropy, True), False),
+    "focal": partial(_scored, "focal", _each(partial(_through_torch, "focal")), False),
+    "smote": partial(_scored, "smote", _each(partial(_resampled, True)), False),
+    "undersampling": partial(_scored, "undersampling", _each(partial(_resampled, False)), False),
+    "mse": partial(_scored, "mse", _each(partial(_through_torch, "mse")), False),
+    "surrogate_fbeta": partial(
+        _scored, "surrogate_fbeta", _each(partial(_through_torch, "surrogate_fbeta")), False
+    ),
+    "sol": partial(_soft_metric, "sol", RaisedCosine(0.1)),
+    "heaviside": partial(_soft_metric, "heaviside", Linear(0.2)),
+    "sigmoid_f1": partial(_soft_metric, "sigmoid_f1", LogitSigmoid(1.0)),
+    "published": partial(_soft_metric, "published", Amplified(73.0)),
+    "anyloss": _ours,
+}
+MAIN = ("bce", "weighted", "published", "anyloss")
+
+
+def families_for(model: str, metric: str) -> tuple[str, ...]:
+    """All rivals for the linear model with F1 and MCC, the main ones elsewhere."""
+    return tuple(FAMILIES) if model == "linear" and metric in ("f1", "mcc") else MAIN

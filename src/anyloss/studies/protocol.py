@@ -1,0 +1,260 @@
+"""The protocol: data sets x models x metrics x methods x repeated stratified folds.
+
+Every method sees the same outer folds and inner folds, the same scaled rows (the scaler knows the
+training fold only) and the same network. A unit is one family of methods on one fold; its result
+depends on nothing but its name, so units may run in any order, on any number of processes, and be
+resumed after a kill.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import threading
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from anyloss.counts import score
+from anyloss.metrics import metric as find_metric
+from anyloss.studies.datasets import Dataset, load
+from anyloss.studies.journal import Journal
+from anyloss.studies.methods import FAMILIES, Outcome, Split, families_for
+
+MODELS = {"linear": (), "mlp": (8,)}
+METRICS = ("f1", "mcc", "balanced_accuracy", "gmean", "accuracy")
+KEYS = ["dataset", "model", "metric", "method", "repeat", "fold"]
+INNER = 5
+
+
+@dataclass(frozen=True)
+class Study:
+    """What is compared on what; `families` limits the methods (default: see `families_for`)."""
+
+    datasets: tuple[Dataset, ...]
+    models: tuple[str, ...] = tuple(MODELS)
+    metrics: tuple[str, ...] = METRICS
+    families: tuple[str, ...] = ()
+    folds: int = 5
+    repeats: int = 5
+    rows: int = 5000
+
+    def __post_init__(self) -> None:
+        for what, given, known in (
+            ("models", self.models, MODELS),
+            ("methods", self.families, FAMILIES),
+        ):
+            wrong = [x for x in given if x not in known]
+            if wrong:
+                raise ValueError(f"{what} must be among {', '.join(known)}; got {wrong}")
+        for metric in self.metrics:
+            find_metric(metric)
+        names = [dataset.name for dataset in self.datasets]
+        if not names or len(set(names)) < len(names):
+            raise ValueError(f"a study needs data sets with names of their own; got {names}")
+        if self.folds < 2 or self.repeats < 1 or self.rows < 50:
+            raise ValueError(
+                "a study needs at least 2 folds, 1 repeat and 50 rows; got "
+                f"{self.folds}, {self.repeats} and {self.rows}"
+            )
+
+
+class Unit(NamedTuple):
+    """A family of methods on one fold of one data set."""
+
+    dataset: Dataset
+    model: str
+    family: str
+    metrics: tuple[str, ...]
+    repeat: int
+    fold: int
+
+    @property
+    def key(self) -> str:
+        """Its name in the journal."""
+        parts = (self.dataset.name, self.model, self.family, "+".join(self.metrics))
+        return " ".join((*parts, str(self.repeat), str(self.fold)))
+
+
+def units(study: Study) -> Iterator[Unit]:
+    """All units of a study, data set by data set."""
+    wanted = study.families or tuple(FAMILIES)
+    for dataset in study.datasets:
+        for model in study.models:
+            for family in wanted:
+                metrics = tuple(
+                    metric
+                    for metric in study.metrics
+                    if study.families or family in families_for(model, metric)
+                )
+                if not metrics:
+                    continue
+                for repeat in range(study.repeats):
+                    for fold in range(study.folds):
+                        yield Unit(dataset, model, family, metrics, repeat, fold)
+
+
+def run_unit(unit: Unit, folds: int, rows: int) -> list[dict[str, Any]]:
+    """Fit and judge the methods of a unit: one row per method and metric."""
+    X, y = load(unit.dataset, rows)
+    split, truth = _split(X, y, unit, folds)
+    about = {
+        "dataset": unit.dataset.name,
+        "family": unit.dataset.family,
+        "rows": len(y),
+        "features": X.shape[1],
+        "positives": int(y.sum()),
+        "model": unit.model,
+    }
+    outcomes = FAMILIES[unit.family](split, unit.metrics)
+    return [about | _judge(outcome, truth, unit) for outcome in outcomes]
+
+
+def _judge(outcome: Outcome, truth: Any, unit: Unit) -> dict[str, Any]:
+    return {
+        "metric": outcome.metric,
+        "method": outcome.method,
+        "repeat": unit.repeat,
+        "fold": unit.fold,
+        "score": float(score(truth, outcome.decision.astype(float), outcome.metric)),
+        "brier": float(np.mean((outcome.probability - truth) ** 2)),
+        "collapsed": not bool(outcome.decision.any()),
+        "seconds": outcome.seconds,
+    }
+
+
+def _split(X: Any, y: Any, unit: Unit, folds: int) -> tuple[Split, Any]:
+    """The outer fold of a unit, scaled, and the labels of its test rows."""
+    from sklearn.model_selection import StratifiedKFold
+    from sklearn.preprocessing import StandardScaler
+
+    place = f"{unit.dataset.name} {unit.repeat}"
+    seed = zlib.crc32(place.encode()) % 2**30
+    outer = StratifiedKFold(folds, shuffle=True, random_state=seed)
+    train, test = list(outer.split(X, y))[unit.fold]
+    scaler = StandardScaler().fit(X[train])
+    seed += unit.fold
+    rows, labels = scaler.transform(X[train]), y[train]
+    inner, other = (
+        list(StratifiedKFold(INNER, shuffle=True, random_state=s).split(rows, labels))
+        for s in (seed, seed + 1000)
+    )
+    hidden = MODELS[unit.model]
+    return Split(rows, labels, scaler.transform(X[test]), inner, other, hidden, seed), y[test]
+
+
+def usable(datasets: Sequence[Dataset], rows: int, folds: int) -> tuple[list[Dataset], list[str]]:
+    """The data sets that can be split, and what is wrong with the others.
+
+    Every inner fold needs two positives to fit and one to hold out.
+    """
+    good, problems = [], []
+    for dataset in datasets:
+        try:
+            _, y = load(dataset, rows)
+        except (ValueError, OSError) as error:
+            problems.append(f"{dataset.name}: {error}")
+            continue
+        least = min(int(y.sum()), int((1 - y).sum()))
+        if least - -(-least // folds) < INNER:
+            problems.append(f"{dataset.name}: {least} rows of the rarer class are too few")
+        else:
+            good.append(dataset)
+    return good, problems
+
+
+def run(
+    study: Study,
+    out: Path | str,
+    *,
+    jobs: int = 2,
+    on_unit: Callable[[int, int, str], None] = lambda done, total, name: None,
+) -> Any:
+    """Run what the journal beside `out` does not hold yet; write and return the tidy results.
+
+    `out` ends in .csv or .parquet. The fitting times, which no run can repeat, go to a second file
+    (`...-seconds`), so that `out` is the same after any number of kills. `on_unit` is told how many
+    units are done, of how many, and the name of the last one.
+    """
+    out = Path(out)
+    if out.suffix not in (".csv", ".parquet"):
+        raise ValueError(f"the output must end in .csv or .parquet; got {out.name!r}")
+    if jobs < 1:
+        raise ValueError(f"jobs must be at least 1; got {jobs}")
+    settings = {"folds": study.folds, "rows": study.rows, "inner": INNER}
+    wanted = list(units(study))
+    with Journal(out.with_suffix(".journal.jsonl"), settings) as journal:
+        todo = [unit for unit in wanted if unit.key not in journal.results]
+        done = len(wanted) - len(todo)
+        on_unit(done, len(wanted), "")
+        for key, rows in _finished(todo, study, jobs):
+            journal.add(key, rows)
+            done += 1
+            on_unit(done, len(wanted), key)
+        return write_results([row for unit in wanted for row in journal.results[unit.key]], out)
+
+
+def _finished(
+    todo: list[Unit], study: Study, jobs: int
+) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """The results of the units as they come."""
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=_start_worker)
+    try:
+        running = {pool.submit(run_unit, unit, study.folds, study.rows): unit for unit in todo}
+        for future in as_completed(running):
+            yield running.pop(future).key, future.result()
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _start_worker() -> None:
+    """One thread per process, no warnings of convergence, and an end when the parent is killed."""
+    import warnings
+
+    from threadpoolctl import threadpool_limits
+
+    os.environ["OMP_NUM_THREADS"] = "1"
+    threadpool_limits(1)
+    warnings.simplefilter("ignore")
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+
+
+def _end_with(parent: Any) -> None:
+    parent.join()
+    os._exit(1)
+
+
+def write_results(rows: list[dict[str, Any]], out: Path) -> Any:
+    """The tidy file, sorted, and the times beside it; each put in place in one move."""
+    import pandas as pd
+
+    table = pd.DataFrame(rows).sort_values(KEYS, ignore_index=True)
+    times = out.with_name(f"{out.stem}-seconds{out.suffix}")
+    results = table.drop(columns="seconds")
+    for part, path in ((table[[*KEYS, "seconds"]], times), (results, out)):
+        aside = path.with_name(f".{path.name}.part")
+        if out.suffix == ".csv":
+            part.to_csv(aside, index=False)
+        else:
+            part.to_parquet(aside, index=False)
+        aside.replace(path)
+    return results
+
+
+def read_results(out: Path | str) -> tuple[Any, Any]:
+    """The tidy results and the fitting times that `run` has written."""
+    import pandas as pd
+
+    out = Path(out)
+    times = out.with_name(f"{out.stem}-seconds{out.suffix}")
+    if out.suffix == ".csv":  # "null" is a method, not a gap
+        return tuple(pd.read_csv(p, keep_default_na=False) for p in (out, times))
+    return pd.read_parquet(out), pd.read_parquet(times)

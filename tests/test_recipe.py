@@ -1,0 +1,211 @@
+"""The recipe in NumPy: every part against an outside reference."""
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits, load_iris, make_multilabel_classification
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import accuracy_score, f1_score, log_loss, matthews_corrcoef
+
+from anyloss import recipe
+from anyloss.recipe import fit, start
+from anyloss.recipe.folds import inner_folds
+from anyloss.recipe.networks import backward, forward, new_layers
+from anyloss.recipe.task import (
+    class_shares,
+    cross_entropy,
+    metric_gradient,
+    new_task,
+    probabilities,
+)
+from anyloss.steps import Amplified
+
+KINDS = ("binary", "multilabel", "multiclass")
+
+
+def labels(kind, n, rng):
+    if kind == "multiclass":
+        return np.eye(3)[rng.integers(0, 3, n)]
+    return (rng.random((n, 1 if kind == "binary" else 3)) < 0.4).astype(float)
+
+
+def slope_of(function, x, k, h=1e-6):
+    up, down = x.copy(), x.copy()
+    up.flat[k] += h
+    down.flat[k] -= h
+    return (function(up) - function(down)) / (2 * h)
+
+
+@pytest.mark.parametrize("hidden", [(), (4,), (5, 3)])
+def test_backward_is_the_derivative_of_forward(hidden):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(7, 3))
+    layers = [x + rng.normal(size=x.shape) for x in new_layers([3, *hidden, 2], 4, rng)]
+    weight = rng.normal(size=(4, 7, 2))
+    values = forward(layers, X)
+    assert values[-1].shape == (4, 7, 2)
+    found = backward(layers, X, values, weight)
+    for k, layer in enumerate(layers):
+
+        def total(changed, k=k):
+            return (forward([*layers[:k], changed, *layers[k + 1 :]], X)[-1] * weight).sum()
+
+        numeric = [slope_of(total, layer, j) for j in range(layer.size)]
+        np.testing.assert_allclose(found[k].ravel(), numeric, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_gradients_by_finite_differences(kind):
+    rng = np.random.default_rng(1)
+    y = labels(kind, 9, rng)
+    task = new_task(y, "f1", kind, weight=rng.random(9) + 0.5)
+    z = rng.normal(size=(2, *y.shape))
+    weight = task.weight * (rng.random((2, 9)) < 0.8)
+    step = Amplified(6.0)
+    _, grad = metric_gradient(z, task, weight, step)
+    numeric = [
+        slope_of(lambda x: metric_gradient(x, task, weight, step)[0].sum(), z, k)
+        for k in range(z.size)
+    ]
+    np.testing.assert_allclose(grad.ravel(), numeric, rtol=1e-6, atol=1e-9)
+    numeric = [slope_of(lambda x: cross_entropy(x, y, kind).sum(), z, k) for k in range(z.size)]
+    np.testing.assert_allclose((probabilities(z, kind) - y).ravel(), numeric, atol=1e-8)
+
+
+def test_cross_entropy_is_scikit_learns():
+    rng = np.random.default_rng(2)
+    y, z = labels("multiclass", 20, rng), rng.normal(size=(20, 3))
+    expected = log_loss(y.argmax(1), probabilities(z, "multiclass"))
+    assert cross_entropy(z, y, "multiclass").mean() == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_class_has_the_same_share(kind):
+    rng = np.random.default_rng(3)
+    y = labels(kind, 40, rng)
+    task = new_task(y, "f1", kind)
+    weight = rng.random((2, 40))
+    share = class_shares(task, weight)
+    assert share.sum() == pytest.approx(2)
+    sums = (share * y).sum(axis=1)
+    if kind == "multiclass":
+        np.testing.assert_allclose(sums, 1 / 3)
+    else:
+        np.testing.assert_allclose(sums, 0.5 / y.shape[1])
+
+
+def test_folds_are_stratified_and_keep_twins_together():
+    rng = np.random.default_rng(0)
+    X = np.repeat(rng.normal(size=(50, 2)), 2, axis=0)
+    y = np.repeat((np.arange(50) % 5 == 0).astype(float), 2)[:, None]
+    held = inner_folds(X, y, "binary", 5, 2, rng)
+    assert held.shape == (10, 100)
+    np.testing.assert_array_equal(held.sum(axis=0), 2)  # each row once a repeat
+    np.testing.assert_array_equal(held[:, ::2], held[:, 1::2])
+    np.testing.assert_array_equal(held @ y[:, 0], 4)  # four of twenty positives each
+    alone = inner_folds(X, (np.arange(100) == 7).astype(float)[:, None], "binary", 5, 1, rng)
+    assert not alone[:, 7].any()
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_the_linear_start_is_logistic_regression(classes):
+    X, y = load_iris(return_X_y=True)
+    X = (X - X.mean(0)) / X.std(0)
+    y = y if classes == 3 else (y == 1).astype(int)
+    target = np.eye(3)[y] if classes == 3 else y[:, None]
+    kind = "multiclass" if classes == 3 else "binary"
+    begun = start(X, target, kind=kind, C=0.5, repeats=1)
+    for k, held in enumerate(begun.held):
+        model = LogisticRegression(C=0.5, tol=1e-10, max_iter=5000).fit(X[~held], y[~held])
+        ours = probabilities(forward(begun.layers, X)[-1][k], kind)
+        np.testing.assert_allclose(
+            ours if classes == 3 else ours[:, 0],
+            model.predict_proba(X) if classes == 3 else model.predict_proba(X)[:, 1],
+            atol=5e-4,
+        )
+
+
+@pytest.mark.parametrize("hidden", [(), (6,)])
+def test_several_classes_and_labels(hidden):
+    X, y = load_digits(return_X_y=True)
+    X, y = X[:600] / 16, y[:600]
+    found = fit(X, np.eye(10)[y], "f1", kind="multiclass", hidden=hidden, repeats=1, steps=30)
+    called = found.decide(X).argmax(axis=1)
+    assert f1_score(y, called, average="macro") > 0.9
+    assert 0.8 < found.held_out_score < 1
+    X, Y = make_multilabel_classification(300, n_classes=4, random_state=0)
+    X = (X - X.mean(0)) / X.std(0)
+    found = fit(X, Y, "f1", kind="multilabel", hidden=hidden, average="micro", steps=30)
+    plain = fit(X, Y, "accuracy", kind="multilabel", hidden=hidden, steps=30)
+    ours, other = (f1_score(Y, f.decide(X) > 0, average="micro") for f in (found, plain))
+    assert ours > other
+
+
+@pytest.mark.parametrize(
+    ("metric", "reference"), [("mcc", matthews_corrcoef), ("accuracy", accuracy_score)]
+)
+def test_the_multiclass_form_is_scikit_learns(metric, reference):
+    y = load_iris().target
+    task = new_task(np.eye(3)[y], metric, "multiclass", "multiclass")
+    decision = np.random.default_rng(0).normal(size=(150, 3))
+    assert task.score(decision) == pytest.approx(reference(y, decision.argmax(1)))
+
+
+def test_early_stopping_keeps_the_best_and_stops():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(120, 30))
+    y = (X[:, 0] + rng.normal(size=120) > 1).astype(float)
+    whole = fit(X, y, steps=150)
+    short = fit(X, y, steps=150, patience=5)
+    assert len(whole.history) == 150
+    assert len(short.history) < 150
+    np.testing.assert_array_equal(short.history, whole.history[: len(short.history)])
+
+
+def test_the_same_seed_gives_the_same_bits_and_begin_is_a_start():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(100, 3))
+    y = (X[:, 0] ** 2 > 1).astype(float)
+    first, second = (fit(X, y, hidden=(4,), steps=5, seed=3) for _ in range(2))
+    for a, b in zip(first.layers, second.layers, strict=True):
+        np.testing.assert_array_equal(a, b)
+    begun = start(X, y, hidden=(4,), seed=3)
+    again = start(X, y, hidden=(4,), seed=3, begin=begun.layers)
+
+    def loss(found):
+        each = cross_entropy(forward(found.layers, X)[-1], y[:, None], "binary")
+        return (each * found.held).sum()
+
+    assert loss(again) <= loss(begun)
+
+
+def test_what_cannot_be_trained_for():
+    with pytest.raises(ValueError, match="training needs one number"):
+        new_task(np.eye(3), "f1", "multiclass", None)
+    with pytest.raises(ValueError, match="multiclass form"):
+        new_task(np.eye(3), "f1", "multiclass", "multiclass")
+
+
+def test_a_column_and_two_classes_stand_for_each_other():
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(150, 3))
+    y = (X[:, 0] + rng.normal(size=150) > 1).astype(float)
+    found = fit(X, y, "f1", average="macro", steps=20)
+    other = fit(X, y, "f1", steps=20)
+    reached, plain = (f1_score(y, f.decide(X)[:, 0] > 0, average="macro") for f in (found, other))
+    assert reached >= plain
+    z = rng.normal(size=(150, 2))
+    pair = new_task(np.column_stack([1 - y, y]), "f1", "multiclass", "binary")
+    offsets, best = pair.offsets(z)
+    assert offsets[0] == 0
+    assert f1_score(y, (z - offsets).argmax(1)) == pytest.approx(best)
+    single = new_task(y, "f1", "binary", "macro")
+    offsets, best = single.offsets(z[:, 1:])
+    assert f1_score(y, z[:, 1] > offsets[0], average="macro") == pytest.approx(best)
+
+
+def test_fit_module_is_at_hand():
+    from anyloss.recipe.module import fit_module
+
+    assert recipe.fit_module is fit_module
+    with pytest.raises(AttributeError, match="no attribute 'fit_modul'"):
+        _ = recipe.fit_modul
