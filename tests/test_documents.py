@@ -9,15 +9,18 @@ ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 
 
-def test_the_examples_of_the_readme_run(capsys):
+def test_the_examples_of_the_readme_run(capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
     namespace = {}
     for block in re.findall(r"```python\n(.*?)```", README, re.DOTALL):
         exec(compile(block, "README.md", "exec"), namespace)  # our own text
     printed = capsys.readouterr().out
-    score, _, epoch, mcc = (float(x) for x in re.findall(r": ([\d.]+)", printed))
+    score, _, epoch, mcc, wine, frame = (float(x) for x in re.findall(r": ([\d.]+)", printed))
     assert score > 0.85
     assert abs(score - epoch) < 1e-6
     assert mcc > 0.9
+    assert wine > 0.95
+    assert frame == 1
 
 
 def test_the_tables_name_what_there_is():

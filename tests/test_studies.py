@@ -21,7 +21,6 @@ import anyloss
 from anyloss import recipe
 from anyloss.cli import main
 from anyloss.studies import (
-    Dataset,
     Study,
     bundled,
     from_folder,
@@ -336,10 +335,11 @@ def test_outputs_that_cannot_be(tmp_path):
         run(study, tmp_path / "a.csv", jobs=0)
 
 
-def test_sets_that_are_too_small():
-    y = np.r_[np.ones(5), np.zeros(40)]
-    tiny = Dataset("tiny", "tiny", lambda: (np.arange(45.0)[:, None], y))
-    assert usable([tiny], 100, 5)[1] == ["tiny: 5 rows of the rarer class are too few"]
+def test_sets_that_are_too_small(tmp_path):
+    frame = pd.DataFrame({"a": np.arange(45.0), "y": np.arange(45) < 5})
+    frame.to_csv(tmp_path / "tiny.csv", index=False)
+    problem = usable(from_folder(tmp_path), 100, 5)[1]
+    assert problem == ["tiny: 5 rows of the rarer class are too few"]
 
 
 # The command line

