@@ -4,10 +4,17 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits, load_iris, make_multilabel_classification
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import accuracy_score, f1_score, log_loss, matthews_corrcoef
+from sklearn.metrics import (
+    accuracy_score,
+    f1_score,
+    log_loss,
+    matthews_corrcoef,
+    recall_score,
+)
 
+import anyloss
 from anyloss import recipe
-from anyloss.recipe import fit, start
+from anyloss.recipe import finish, fit, start
 from anyloss.recipe.folds import inner_folds
 from anyloss.recipe.networks import backward, forward, new_layers
 from anyloss.recipe.task import (
@@ -134,10 +141,13 @@ def test_several_classes_and_labels(hidden):
     assert 0.8 < found.held_out_score < 1
     X, Y = make_multilabel_classification(300, n_classes=4, random_state=0)
     X = (X - X.mean(0)) / X.std(0)
-    found = fit(X, Y, "f1", kind="multilabel", hidden=hidden, average="micro", steps=30)
-    plain = fit(X, Y, "accuracy", kind="multilabel", hidden=hidden, steps=30)
-    ours, other = (f1_score(Y, f.decide(X) > 0, average="micro") for f in (found, plain))
-    assert ours > other
+    bold, wary = (
+        fit(X, Y, metric, kind="multilabel", hidden=hidden, average="micro", steps=30)
+        for metric in ("recall", "specificity")
+    )
+    ours, other = (recall_score(Y, f.decide(X) > 0, average="micro") for f in (bold, wary))
+    assert ours > 0.99
+    assert other < 0.5
 
 
 @pytest.mark.parametrize(
@@ -209,3 +219,25 @@ def test_fit_module_is_at_hand():
     assert recipe.fit_module is fit_module
     with pytest.raises(AttributeError, match="no attribute 'fit_modul'"):
         _ = recipe.fit_modul
+
+
+def test_refined_members_count_more_where_they_did_better():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 4))
+    y = (X[:, 0] + X[:, 1] ** 2 + rng.normal(size=400) > 2.8).astype(float)
+    trusted = []
+    for metric in ("f1", "mcc", "accuracy", "precision"):
+        begun = start(X, y, seed=1)
+        found = finish(begun, metric, steps=40)
+        judge = begun.held / 2
+        z = forward(found.layers, X)[-1].reshape(2, 10, 400, 1)
+        ends = [(judge[..., None] * np.tanh(part / 2)).sum(axis=0)[:, 0] for part in z]
+        scores = [float(anyloss.score(y, (end > 0).astype(float), metric)) for end in ends]
+        trust = 3 if scores[1] > scores[0] else 1
+        np.testing.assert_allclose(found.shares, np.repeat([1, trust], 10) / (10 + 10 * trust))
+        mixed = ends[0] + trust * ends[1]
+        assert found.held_out_score == pytest.approx(
+            anyloss.score(y, (mixed > 0).astype(float), metric)
+        )
+        trusted.append(trust)
+    assert set(trusted) == {1, 3}

@@ -354,3 +354,16 @@ def test_a_data_frame_with_text_and_gaps():
         f1_score(y, model.predict(frame), pos_label="late")
     )
     assert model.score(frame, y) > 0.5
+
+
+def test_a_fit_that_fails_leaves_nothing_behind():
+    X, y = hard_problem(100)
+    model = AnyLossClassifier(max_iter=3)
+    with pytest.raises(ValueError, match="one class"):
+        model.fit(X, np.zeros(100))
+    with pytest.raises(NotFittedError):
+        model.predict(X)
+    expected = model.fit(X, y).predict(X)
+    with pytest.raises(ValueError, match="one class"):
+        model.fit(X[:, :2], np.zeros(100))
+    np.testing.assert_array_equal(model.predict(X), expected)

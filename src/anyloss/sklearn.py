@@ -65,7 +65,8 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         verbose: show a progress bar.
 
     After `fit`: `classes_`, `pos_label_` (None unless binary), `average_`, `layers_` (weights and
-    biases of all voting models in turn, for the columns as given), `n_iter_`, `history_` (mean soft
+    biases of all voting models in turn, for the columns as given), `shares_` (how much each of them
+    counts), `n_iter_`, `history_` (mean soft
     score per refining step), `start_score_` (cross-entropy with the tuned threshold, on held-out
     rows), `held_out_score_` (the vote on the same rows), `n_features_in_`, `feature_names_in_`.
 
@@ -112,8 +113,23 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         tags.classifier_tags.multi_label = True
         return tags
 
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "layers_")
+
     def fit(self, X: Array, y: Array, sample_weight: Array | None = None) -> Self:
-        """Fit to rows `X`, labels `y` and, if given, weights per row."""
+        """Fit to rows `X`, labels `y` and, if given, weights per row.
+
+        If that fails, or is stopped, everything is left as it was before.
+        """
+        before = dict(vars(self))
+        try:
+            return self._fit(X, y, sample_weight)
+        except BaseException:
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
+
+    def _fit(self, X: Array, y: Array, sample_weight: Array | None) -> Self:
         find_metric(self.metric)
         hidden = self._check_parameters()
         X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2, multi_output=True)
@@ -136,7 +152,7 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.classes_, self.pos_label_ = target["classes"], target["positive"]
         self.kind_, self.average_ = target["kind"], target["average"]
         self._started = [x[: self.folds * self.repeats] for x in found.layers]
-        self.layers_ = into_columns(found.layers)
+        self.layers_, self.shares_ = into_columns(found.layers), found.shares
         self.n_iter_, self.history_ = len(found.history), found.history
         self.start_score_, self.held_out_score_ = found.start_score, found.held_out_score
         return self
@@ -189,7 +205,7 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
         with threadpool_limits(1, user_api="blas"):
-            return vote(forward(self.layers_, X)[-1], self.kind_)
+            return vote(forward(self.layers_, X)[-1], self.kind_, self.shares_)
 
     def decision_function(self, X: Array) -> Array:
         """The vote of the models, one column per class.
@@ -259,7 +275,8 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             "columns": list(getattr(self, "feature_names_in_", [])) or None,
         }
         arrays = {f"layer{k}": x for k, x in enumerate(self.layers_)}
-        save_model(path, "AnyLossClassifier", description, arrays | {"history": self.history_})
+        arrays |= {"history": self.history_, "shares": self.shares_}
+        save_model(path, "AnyLossClassifier", description, arrays)
 
     @classmethod
     def load(cls, path: Path | str) -> Self:
@@ -276,7 +293,7 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             model.kind_, model.average_ = stored["task"]["kind"], stored["task"]["average"]
             model.start_score_ = stored["scores"]["start"]
             model.held_out_score_ = stored["scores"]["held_out"]
-            model.history_ = arrays.pop("history")
+            model.history_, model.shares_ = arrays.pop("history"), arrays.pop("shares")
             model.layers_ = [arrays[f"layer{k}"] for k in range(len(arrays))]
             columns = stored["columns"]
         except (KeyError, TypeError, IndexError) as error:

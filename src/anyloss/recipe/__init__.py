@@ -8,9 +8,11 @@ This is what wins, in the order of the steps:
 2. **The threshold into the bias.** The logits of all held-out rows together give the exact best
    threshold for the metric (one per class if there are several); it is subtracted from the biases.
 3. **Then the metric.** Adam on `1 - metric` under a moderate step, plus a little class-weighted
-   cross-entropy, from that start: each fold's model is refined on the rows it was fitted on.
+   cross-entropy and a pull back to that start: each fold's model is refined on the rows it was
+   fitted on.
 4. **All of them vote.** The decision is the mean probability over the models of all folds, as they
-   started (threshold in the bias) and as they were refined.
+   started (threshold in the bias) and as they were refined. Where the refined ones did better on
+   the held-out rows, they count three times.
 
 `fit` does that in NumPy, with all folds trained side by side; `fit_module` does it for a PyTorch
 module and DataLoader of your own. What was measured, and what did not help, is in

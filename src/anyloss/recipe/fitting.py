@@ -24,6 +24,7 @@ from anyloss.steps import Amplified
 
 STEP = Amplified(20.0)  # moderate: 73 learns little, 5 is too soft for the decisions that count
 CROSS_ENTROPY = 0.1  # of the class-weighted cross-entropy, beside the metric
+TRUST = 3.0  # how often a refined member counts, if refining helped on the held-out rows
 REFINE_RATE, REFINE_RATE_OF_NETWORKS = 0.1, 0.03
 START_RATE, START_STEPS, CHECK_EVERY = 0.02, 200, 10  # of networks
 
@@ -38,11 +39,13 @@ def ignore(stage: str, step: int, total: int, value: float) -> None:
 class Fit:
     """Members that vote: per fold one as it started (threshold in the bias) and one refined.
 
-    `start_score` is the metric of the started members on the rows each of them did not see,
-    `held_out_score` that of the vote there; `history` is the mean soft score per refining step.
+    `shares` tells how much each member counts. `start_score` is the metric of the started members
+    on the rows each of them did not see, `held_out_score` that of the vote there; `history` is the
+    mean soft score per refining step.
     """
 
     layers: Layers
+    shares: Array
     kind: str
     start_score: float
     held_out_score: float
@@ -50,13 +53,16 @@ class Fit:
 
     def decide(self, X: Array) -> Array:
         """The vote `(rows, classes)`: above 0, or highest, for the class that is predicted."""
-        return vote(forward(self.layers, X)[-1], self.kind)
+        return vote(forward(self.layers, X)[-1], self.kind, self.shares)
 
 
-def vote(z: Array, kind: str, share: Array | float | None = None) -> Array:
-    """The mean probability over the members, moved to -1 .. 1 (0 .. 1 for multiclass)."""
-    share = 1 / len(z) if share is None else share
-    mean: Array = (share * probabilities(z, kind)).sum(axis=0)
+def vote(z: Array, kind: str, shares: Array) -> Array:
+    """The mean probability over the members, moved to -1 .. 1 (0 .. 1 for multiclass).
+
+    `shares` are those of the members `(members,)`, or of the members for each row.
+    """
+    shares = shares.reshape(len(z), -1, 1)
+    mean: Array = (shares * probabilities(z, kind)).sum(axis=0)
     return mean if kind == "multiclass" else 2 * mean - 1
 
 
@@ -148,17 +154,22 @@ def finish(
     """The second half of `fit`: the threshold into the bias, the metric, the vote."""
     task = new_task(begun.y, metric, begun.kind, average, begun.weight)
     judge = np.where(begun.held.any(axis=0), begun.held, 1.0)
-    judge = (judge / judge.sum(axis=0))[..., None]
+    judge = judge / judge.sum(axis=0)
     started = [x.copy() for x in begun.layers]
-    offsets, start_score = task.offsets((judge * forward(started, begun.X)[-1]).sum(axis=0))
+    held_out = (judge[..., None] * forward(started, begun.X)[-1]).sum(axis=0)
+    offsets, start_score = task.offsets(held_out)
     started[-1] -= offsets
     refined, history = _refine(started, begun, task, steps, patience, on_step)
     ends = [vote(forward(x, begun.X)[-1], begun.kind, judge) for x in (started, refined)]
+    scores = [task.score(end) for end in ends]
+    trust = TRUST if scores[1] > scores[0] else 1.0
+    shares = np.repeat([1.0, trust], len(begun.held)) / (len(begun.held) * (1 + trust))
     return Fit(
         layers=[np.concatenate(pair) for pair in zip(started, refined, strict=True)],
+        shares=shares,
         kind=begun.kind,
         start_score=start_score,
-        held_out_score=task.score(ends[0] + ends[1]),
+        held_out_score=task.score(ends[0] + trust * ends[1]),
         history=history,
     )
 
@@ -233,7 +244,7 @@ def _refine(
     fitted, held = (rows * begun.weight for rows in (~begun.held, begun.held))
     share = CROSS_ENTROPY * class_shares(task, fitted)
     rate = REFINE_RATE if len(layers) == 2 else REFINE_RATE_OF_NETWORKS
-    adam = Adam(layers, rate, penalty=2e-4)
+    adam = Adam(layers, rate, penalty=2e-4, pull=2e-3)
     history: list[float] = []
     best, best_step, kept = -np.inf, 0, layers
     for k in range(steps):

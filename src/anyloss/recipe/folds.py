@@ -17,7 +17,7 @@ def inner_folds(
 
     >>> X, y = np.arange(4.0)[:, None], np.array([[0.0], [1.0]] * 2)
     >>> inner_folds(X, y, "binary", 2, 1, np.random.default_rng(0)).astype(int).tolist()
-    [[0, 0, 1, 1], [1, 1, 0, 0]]
+    [[1, 1, 0, 0], [0, 0, 1, 1]]
     """
     distinct, same = np.unique(np.column_stack([y, X]), axis=0, return_inverse=True)
     stratum = _strata(distinct[:, : y.shape[1]], kind)
