@@ -14,17 +14,16 @@ from sklearn.metrics import (
 
 import anyloss
 from anyloss import recipe
-from anyloss.recipe import finish, fit, start
+from anyloss.recipe import fit, start
 from anyloss.recipe.folds import inner_folds
 from anyloss.recipe.networks import backward, forward, new_layers
 from anyloss.recipe.task import (
-    class_shares,
     cross_entropy,
-    metric_gradient,
     new_task,
     probabilities,
+    soft_metric,
 )
-from anyloss.steps import Amplified
+from anyloss.steps import Uniform
 
 KINDS = ("binary", "multilabel", "multiclass")
 
@@ -67,12 +66,17 @@ def test_gradients_by_finite_differences(kind):
     task = new_task(y, "f1", kind, weight=rng.random(9) + 0.5)
     z = rng.normal(size=(2, *y.shape))
     weight = task.weight * (rng.random((2, 9)) < 0.8)
-    step = Amplified(6.0)
-    _, grad = metric_gradient(z, task, weight, step)
-    numeric = [
-        slope_of(lambda x: metric_gradient(x, task, weight, step)[0].sum(), z, k)
-        for k in range(z.size)
-    ]
+    soft = soft_metric(task, weight)
+    scores, grad = soft(z)
+    if kind != "multiclass":
+        for k in range(2):  # the core's soft score under the step that is p itself
+            one, column = (y[:, 0], z[k, :, 0]) if kind == "binary" else (y, z[k])
+            expected, slope = anyloss.gradient(
+                one, column, "f1", Uniform(), weight=weight[k], from_logits=True
+            )
+            assert scores[k] == pytest.approx(expected, abs=1e-12)
+            np.testing.assert_allclose(grad[k].ravel(), slope.ravel(), atol=1e-12)
+    numeric = [slope_of(lambda x: soft(x)[0].sum(), z, k) for k in range(z.size)]
     np.testing.assert_allclose(grad.ravel(), numeric, rtol=1e-6, atol=1e-9)
     numeric = [slope_of(lambda x: cross_entropy(x, y, kind).sum(), z, k) for k in range(z.size)]
     np.testing.assert_allclose((probabilities(z, kind) - y).ravel(), numeric, atol=1e-8)
@@ -83,21 +87,6 @@ def test_cross_entropy_is_scikit_learns():
     y, z = labels("multiclass", 20, rng), rng.normal(size=(20, 3))
     expected = log_loss(y.argmax(1), probabilities(z, "multiclass"))
     assert cross_entropy(z, y, "multiclass").mean() == pytest.approx(expected)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_class_has_the_same_share(kind):
-    rng = np.random.default_rng(3)
-    y = labels(kind, 40, rng)
-    task = new_task(y, "f1", kind)
-    weight = rng.random((2, 40))
-    share = class_shares(task, weight)
-    assert share.sum() == pytest.approx(2)
-    sums = (share * y).sum(axis=1)
-    if kind == "multiclass":
-        np.testing.assert_allclose(sums, 1 / 3)
-    else:
-        np.testing.assert_allclose(sums, 0.5 / y.shape[1])
 
 
 def test_folds_are_stratified_and_keep_twins_together():
@@ -219,25 +208,3 @@ def test_fit_module_is_at_hand():
     assert recipe.fit_module is fit_module
     with pytest.raises(AttributeError, match="no attribute 'fit_modul'"):
         _ = recipe.fit_modul
-
-
-def test_refined_members_count_more_where_they_did_better():
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(400, 4))
-    y = (X[:, 0] + X[:, 1] ** 2 + rng.normal(size=400) > 2.8).astype(float)
-    trusted = []
-    for metric in ("f1", "mcc", "accuracy", "precision"):
-        begun = start(X, y, seed=1)
-        found = finish(begun, metric, steps=40)
-        judge = begun.held / 2
-        z = forward(found.layers, X)[-1].reshape(2, 10, 400, 1)
-        ends = [(judge[..., None] * np.tanh(part / 2)).sum(axis=0)[:, 0] for part in z]
-        scores = [float(anyloss.score(y, (end > 0).astype(float), metric)) for end in ends]
-        trust = 3 if scores[1] > scores[0] else 1
-        np.testing.assert_allclose(found.shares, np.repeat([1, trust], 10) / (10 + 10 * trust))
-        mixed = ends[0] + trust * ends[1]
-        assert found.held_out_score == pytest.approx(
-            anyloss.score(y, (mixed > 0).astype(float), metric)
-        )
-        trusted.append(trust)
-    assert set(trusted) == {1, 3}

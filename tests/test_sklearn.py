@@ -53,7 +53,7 @@ def test_score_is_the_metric_of_the_decisions(metric, reference):
     model = AnyLossClassifier(metric).fit(X, y)
     assert model.score(X, y) == pytest.approx(reference(y, model.predict(X)), abs=1e-12)
     np.testing.assert_array_equal(model.predict_proba(X)[:, 1] > 0.5, model.predict(X) == 1)
-    assert model.history_.shape == (150,)
+    assert model.history_.shape == (300,)
     assert model.history_[-1] > model.history_[0]
 
 
@@ -228,6 +228,11 @@ def test_several_labels_have_a_threshold_each():
         gains.append(ours - theirs)
     assert np.mean(gains) > 0
     assert model.predict(X).shape == (500, 5)
+    pair = AnyLossClassifier("f1", repeats=1, max_iter=5).fit(X, Y[:, :2])
+    assert pair.predict(X).shape == pair.predict_proba(X).shape == (500, 2)
+    assert pair.score(X, csr_matrix(Y[:, :2])) == pytest.approx(
+        f1_score(Y[:, :2], pair.predict(X), average="macro")
+    )
     sparse = AnyLossClassifier("f1", random_state=0).fit(X[:330], csr_matrix(Y[:330]))
     np.testing.assert_array_equal(sparse.predict(X), model.predict(X))
     # What is subtracted from the biases of all started models is one threshold per label.
@@ -262,10 +267,20 @@ def test_warm_start_goes_on_and_cold_does_not():
     assert model.layers_[0].shape == (10, 4, 6)
 
 
+def test_scoring_labels_it_does_not_know():
+    X, y = hard_problem(100)
+    model = AnyLossClassifier(max_iter=3).fit(X, y)
+    with pytest.raises(ValueError, match=r"not there in fit: \['0', '1'\]"):
+        model.score(X, y.astype(str))
+    with pytest.raises(ValueError, match=r"shape of the predictions, \(100,\); got \(99,\)"):
+        model.score(X, y[1:])
+    assert model.score(X, y[:, None]) == model.score(X, y)
+
+
 def test_early_stopping_stops():
     X, y = hard_problem(200)
     model = AnyLossClassifier(early_stopping=True, n_iter_no_change=3, random_state=0).fit(X, y)
-    assert model.n_iter_ == len(model.history_) < 150
+    assert model.n_iter_ == len(model.history_) < 300
 
 
 @pytest.mark.parametrize(

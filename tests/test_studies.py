@@ -49,6 +49,25 @@ def test_the_bundled_sets_are_real_and_binary():
     assert (len(y), y.sum()) == (4174, 32)
 
 
+def test_every_bundled_set_can_be_read():
+    good, problems = usable(list(SETS.values()), 300, 5)
+    assert len(good) + len(problems) == len(SETS)
+    assert all("too few" in problem for problem in problems)
+
+
+def test_other_data_of_the_same_name_are_not_taken_for_done(tmp_path):
+    rng = np.random.default_rng(0)
+    scores = []
+    for k in range(2):
+        folder = tmp_path / str(k)
+        folder.mkdir()
+        frame = pd.DataFrame({"a": rng.normal(size=80), "y": np.arange(80) % 3 == 0})
+        frame.to_csv(folder / "same.csv", index=False)
+        study = Study(tuple(from_folder(folder)), **(SMALL | {"families": ("undersampling",)}))
+        scores.append(run(study, tmp_path / "out.csv", jobs=1).score.tolist())
+    assert scores[0] != scores[1]
+
+
 def test_a_sample_keeps_the_share_of_positives():
     X, y = load(SETS["breast_cancer"], 200)
     assert (len(X), y.sum()) == (200, round(200 * 212 / 569))
@@ -81,6 +100,7 @@ def test_a_folder_of_files(tmp_path):
         ({"a": ["x", "z"], "y": [0, 1]}, "must be numbers"),
         ({"a": [1, None], "y": [0, 1]}, "missing values"),
         ({"a": [1, 2], "y": [0, 0]}, "two classes"),
+        ({"a": [1, 2, 3], "y": ["yes", "no", None]}, "1 are missing"),
     ],
 )
 def test_files_that_are_no_data_sets(tmp_path, columns, message):
@@ -154,6 +174,7 @@ def test_every_method_is_there_and_learns(rows):
         "sigmoid_f1",
         "published",
         "anyloss",
+        "unrefined",
     }
     assert set(scores["linear"].index) == expected
     assert set(scores["mlp"].index) == {
@@ -164,6 +185,7 @@ def test_every_method_is_there_and_learns(rows):
         "weighted_tuned",
         "published",
         "anyloss",
+        "unrefined",
     }
     tuned = scores["linear"][[name for name in expected if name.endswith("_tuned")]]
     assert tuned.min() > 0.5
@@ -194,7 +216,7 @@ def test_the_plan():
     study = Study((SETS["iris_1"],), repeats=2)
     units = list(protocol.units(study))
     assert len(units) == 2 * 5 * (len(FAMILIES) + len(MAIN))
-    assert len({unit.key for unit in units}) == len(units)
+    assert len({unit.key("") for unit in units}) == len(units)
 
 
 # Runs
@@ -224,9 +246,9 @@ def test_a_run_is_tidy_and_complete_and_goes_on_from_its_journal(tmp_path):
         "brier",
         "collapsed",
     ]
-    assert len(results) == 5 * 4  # bce, bce_tuned, null, anyloss
+    assert len(results) == 5 * 5  # bce, bce_tuned, null, anyloss, unrefined
     again, seconds = read_results(tmp_path / "a.csv")
-    assert set(again.method) == {"bce", "bce_tuned", "null", "anyloss"}
+    assert set(again.method) == {"bce", "bce_tuned", "null", "anyloss", "unrefined"}
     assert (seconds.seconds > 0).all()
     wider = Study((SETS["iris_1"], SETS["wine_0"]), **SMALL)
     told.clear()
@@ -318,7 +340,8 @@ def test_a_journal_that_was_cut_short(tmp_path):
         ({"models": ("forest",)}, "models must be among linear, mlp"),
         ({"families": ("magic",)}, "methods must be among bce"),
         ({"metrics": ("f1x",)}, "unknown metric"),
-        ({"datasets": ()}, "needs data sets"),
+        ({"datasets": ()}, "needs data sets, each of them once; got none"),
+        ({"metrics": ("f1", "f1")}, "needs metrics, each of them once; got f1 more than once"),
         ({"folds": 1}, "at least 2 folds"),
     ],
 )

@@ -65,8 +65,7 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         verbose: show a progress bar.
 
     After `fit`: `classes_`, `pos_label_` (None unless binary), `average_`, `layers_` (weights and
-    biases of all voting models in turn, for the columns as given), `shares_` (how much each of them
-    counts), `n_iter_`, `history_` (mean soft
+    biases of all voting models in turn, for the columns as given), `n_iter_`, `history_` (mean soft
     score per refining step), `start_score_` (cross-entropy with the tuned threshold, on held-out
     rows), `held_out_score_` (the vote on the same rows), `n_features_in_`, `feature_names_in_`.
 
@@ -87,7 +86,7 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         C: float = 1.0,
         folds: int = 5,
         repeats: int = 2,
-        max_iter: int = 150,
+        max_iter: int = 300,
         early_stopping: bool = False,
         n_iter_no_change: int = 20,
         warm_start: bool = False,
@@ -152,7 +151,7 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.classes_, self.pos_label_ = target["classes"], target["positive"]
         self.kind_, self.average_ = target["kind"], target["average"]
         self._started = [x[: self.folds * self.repeats] for x in found.layers]
-        self.layers_, self.shares_ = into_columns(found.layers), found.shares
+        self.layers_ = into_columns(found.layers)
         self.n_iter_, self.history_ = len(found.history), found.history
         self.start_score_, self.held_out_score_ = found.start_score, found.held_out_score
         return self
@@ -173,7 +172,7 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             known = [x for x in AVERAGES if x is not None]
             raise ValueError(f"average must be one of {known}; got {self.average!r}")
         sizes = self.hidden_layer_sizes
-        sizes = (sizes,) if isinstance(sizes, Integral) else tuple(sizes)
+        sizes = tuple(sizes) if np.ndim(sizes) == 1 else (sizes,)
         if not all(isinstance(x, Integral) and int(x) > 0 for x in sizes):
             raise ValueError(
                 "hidden_layer_sizes must be whole numbers above 0, such as (8,) or (32, 16), or () "
@@ -205,7 +204,7 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
         with threadpool_limits(1, user_api="blas"):
-            return vote(forward(self.layers_, X)[-1], self.kind_, self.shares_)
+            return vote(forward(self.layers_, X)[-1], self.kind_)
 
     def decision_function(self, X: Array) -> Array:
         """The vote of the models, one column per class.
@@ -214,8 +213,10 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         those that are predicted. Several classes: the highest is predicted.
         """
         votes = self._decide(X)
+        if self.kind_ == "multiclass" and votes.shape[1] == 2:
+            return votes[:, 1] - votes[:, 0]
         if self.kind_ != "binary":
-            return votes[:, 1] - votes[:, 0] if votes.shape[1] == 2 else votes
+            return votes
         return votes[:, 0] if self.pos_label_ == self.classes_[1] else -votes[:, 0]
 
     def predict(self, X: Array) -> Array:
@@ -238,21 +239,19 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def score(self, X: Array, y: Array, sample_weight: Array | None = None) -> float:
         """The metric this classifier is trained for, of its decisions on `X`."""
-        decision, y = self._decide(X), np.asarray(y)
-        if self.kind_ == "binary":
-            labels = y == self.pos_label_
-        elif self.kind_ == "multiclass":
+        decision = self._decide(X)
+        y = y.toarray() if issparse(y) else np.asarray(y)
+        wanted = decision.shape if self.kind_ == "multilabel" else decision.shape[:1]
+        if y.shape != wanted and (y.ndim != 2 or y.shape[1] != 1 or y.size != wanted[0]):
+            raise ValueError(f"y must have the shape of the predictions, {wanted}; got {y.shape}")
+        labels = y
+        if self.kind_ != "multilabel":
             labels = y.reshape(-1, 1) == self.classes_
             if not labels.any(axis=1).all():
-                unknown = np.setdiff1d(y, self.classes_)[:5].tolist()
-                raise ValueError(f"y holds classes that were not there in fit: {unknown}")
-        else:
-            labels = y
-        if len(labels) != len(decision) or labels[0].size != decision.shape[1]:
-            raise ValueError(
-                f"y must have one label per row and column of the decisions, {decision.shape}; "
-                f"got {y.shape}"
-            )
+                unknown = sorted(set(y.ravel().tolist()) - set(self.classes_.tolist()), key=str)
+                raise ValueError(f"y holds classes that were not there in fit: {unknown[:5]}")
+        if self.kind_ == "binary":
+            labels = labels[:, self.classes_ == self.pos_label_]
         task = new_task(labels, self.metric, self.kind_, self.average_, sample_weight)
         return task.score(decision)
 
@@ -275,8 +274,7 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             "columns": list(getattr(self, "feature_names_in_", [])) or None,
         }
         arrays = {f"layer{k}": x for k, x in enumerate(self.layers_)}
-        arrays |= {"history": self.history_, "shares": self.shares_}
-        save_model(path, "AnyLossClassifier", description, arrays)
+        save_model(path, "AnyLossClassifier", description, arrays | {"history": self.history_})
 
     @classmethod
     def load(cls, path: Path | str) -> Self:
@@ -293,7 +291,7 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             model.kind_, model.average_ = stored["task"]["kind"], stored["task"]["average"]
             model.start_score_ = stored["scores"]["start"]
             model.held_out_score_ = stored["scores"]["held_out"]
-            model.history_, model.shares_ = arrays.pop("history"), arrays.pop("shares")
+            model.history_ = arrays.pop("history")
             model.layers_ = [arrays[f"layer{k}"] for k in range(len(arrays))]
             columns = stored["columns"]
         except (KeyError, TypeError, IndexError) as error:

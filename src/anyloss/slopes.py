@@ -83,16 +83,6 @@ def sample_slopes(counts: Counts, chosen: Metric, lay: Layout, smooth: float = 0
     return Slopes(result.value, A, B)
 
 
-def sample_gradient(
-    z: Array, y: Array, weight: Array, chosen: Metric, step: Step, lay: Layout
-) -> tuple[Array, Array]:
-    """The soft score of each sample of logits `(samples, rows, classes)`, and its own gradient."""
-    a, b = decisions(z, step, lay.kind, True, NUMPY)
-    slopes = sample_slopes(tally(a, b, y, weight, NUMPY), chosen, lay)
-    g = (y * slopes.A + (1 - y) * slopes.B) * weight
-    return slopes.score.reshape(-1), _back(g, z, step, lay.kind, True)
-
-
 def _sigmoid_and_slope(x: Array) -> tuple[Array, Array]:
     """`sigmoid(x)` and its slope for `x <= 0`, where neither loses digits."""
     e = np.exp(x)

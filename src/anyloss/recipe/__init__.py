@@ -7,12 +7,11 @@ This is what wins, in the order of the steps:
    a network by Adam.
 2. **The threshold into the bias.** The logits of all held-out rows together give the exact best
    threshold for the metric (one per class if there are several); it is subtracted from the biases.
-3. **Then the metric.** Adam on `1 - metric` under a moderate step, plus a little class-weighted
-   cross-entropy and a pull back to that start: each fold's model is refined on the rows it was
-   fitted on.
+3. **Then the metric.** Adam on `1 - metric` of the soft counts, from that start: each fold's model
+   is refined on the rows it was fitted on. The soft decision is the probability itself; how sharp
+   it should be, the weights learn, so no scale has to be chosen.
 4. **All of them vote.** The decision is the mean probability over the models of all folds, as they
-   started (threshold in the bias) and as they were refined. Where the refined ones did better on
-   the held-out rows, they count three times.
+   started (threshold in the bias) and as they were refined.
 
 `fit` does that in NumPy, with all folds trained side by side; `fit_module` does it for a PyTorch
 module and DataLoader of your own. What was measured, and what did not help, is in
@@ -22,6 +21,7 @@ module and DataLoader of your own. What was measured, and what did not help, is 
 from typing import Any
 
 from anyloss.recipe.fitting import (
+    START_STEPS,
     Fit,
     OnStep,
     Start,
@@ -34,6 +34,7 @@ from anyloss.recipe.fitting import (
 )
 
 __all__ = [
+    "START_STEPS",
     "Fit",
     "OnStep",
     "Start",

@@ -12,19 +12,8 @@ from anyloss.arithmetic import Array
 from anyloss.metrics import Metric, MetricSpec
 from anyloss.recipe.folds import inner_folds
 from anyloss.recipe.networks import Adam, Layers, backward, forward, new_layers
-from anyloss.recipe.task import (
-    Task,
-    class_shares,
-    cross_entropy,
-    metric_gradient,
-    new_task,
-    probabilities,
-)
-from anyloss.steps import Amplified
+from anyloss.recipe.task import Task, cross_entropy, new_task, probabilities, soft_metric
 
-STEP = Amplified(20.0)  # moderate: 73 learns little, 5 is too soft for the decisions that count
-CROSS_ENTROPY = 0.1  # of the class-weighted cross-entropy, beside the metric
-TRUST = 3.0  # how often a refined member counts, if refining helped on the held-out rows
 REFINE_RATE, REFINE_RATE_OF_NETWORKS = 0.1, 0.03
 START_RATE, START_STEPS, CHECK_EVERY = 0.02, 200, 10  # of networks
 
@@ -39,13 +28,12 @@ def ignore(stage: str, step: int, total: int, value: float) -> None:
 class Fit:
     """Members that vote: per fold one as it started (threshold in the bias) and one refined.
 
-    `shares` tells how much each member counts. `start_score` is the metric of the started members
-    on the rows each of them did not see, `held_out_score` that of the vote there; `history` is the
-    mean soft score per refining step.
+    `start_score` is the metric of the started members on the rows each of them did not see (with
+    the threshold that is best there, so it is optimistic), `held_out_score` that of the vote;
+    `history` is the mean soft score per refining step.
     """
 
     layers: Layers
-    shares: Array
     kind: str
     start_score: float
     held_out_score: float
@@ -53,16 +41,16 @@ class Fit:
 
     def decide(self, X: Array) -> Array:
         """The vote `(rows, classes)`: above 0, or highest, for the class that is predicted."""
-        return vote(forward(self.layers, X)[-1], self.kind, self.shares)
+        return vote(forward(self.layers, X)[-1], self.kind)
 
 
-def vote(z: Array, kind: str, shares: Array) -> Array:
+def vote(z: Array, kind: str, shares: Array | None = None) -> Array:
     """The mean probability over the members, moved to -1 .. 1 (0 .. 1 for multiclass).
 
-    `shares` are those of the members `(members,)`, or of the members for each row.
+    `shares` `(members, rows)` tell how much a member counts for a row, if not all alike.
     """
-    shares = shares.reshape(len(z), -1, 1)
-    mean: Array = (shares * probabilities(z, kind)).sum(axis=0)
+    p = probabilities(z, kind)
+    mean: Array = p.mean(axis=0) if shares is None else (shares[..., None] * p).sum(axis=0)
     return mean if kind == "multiclass" else 2 * mean - 1
 
 
@@ -90,7 +78,7 @@ def fit(
     C: float = 1.0,
     folds: int = 5,
     repeats: int = 2,
-    steps: int = 150,
+    steps: int = 300,
     patience: int | None = None,
     begin: Layers | None = None,
     seed: int = 0,
@@ -147,7 +135,7 @@ def finish(
     metric: MetricSpec | Metric = "f1",
     *,
     average: str | None = "auto",
-    steps: int = 150,
+    steps: int = 300,
     patience: int | None = None,
     on_step: OnStep = ignore,
 ) -> Fit:
@@ -161,15 +149,11 @@ def finish(
     started[-1] -= offsets
     refined, history = _refine(started, begun, task, steps, patience, on_step)
     ends = [vote(forward(x, begun.X)[-1], begun.kind, judge) for x in (started, refined)]
-    scores = [task.score(end) for end in ends]
-    trust = TRUST if scores[1] > scores[0] else 1.0
-    shares = np.repeat([1.0, trust], len(begun.held)) / (len(begun.held) * (1 + trust))
     return Fit(
         layers=[np.concatenate(pair) for pair in zip(started, refined, strict=True)],
-        shares=shares,
         kind=begun.kind,
         start_score=start_score,
-        held_out_score=task.score(ends[0] + trust * ends[1]),
+        held_out_score=task.score(ends[0] + ends[1]),
         history=history,
     )
 
@@ -239,26 +223,22 @@ def _refine(
     patience: int | None,
     on_step: OnStep,
 ) -> tuple[Layers, Array]:
-    """Adam on `1 - metric + 0.1 (class-weighted cross-entropy)`, all members at once."""
-    layers, X, kind = [x.copy() for x in started], begun.X, begun.kind
-    fitted, held = (rows * begun.weight for rows in (~begun.held, begun.held))
-    share = CROSS_ENTROPY * class_shares(task, fitted)
-    rate = REFINE_RATE if len(layers) == 2 else REFINE_RATE_OF_NETWORKS
-    adam = Adam(layers, rate, penalty=2e-4, pull=2e-3)
+    """Adam on `1 - metric` of the soft counts, all members at once."""
+    layers, X = [x.copy() for x in started], begun.X
+    fitted, held = (soft_metric(task, rows * begun.weight) for rows in (~begun.held, begun.held))
+    adam = Adam(layers, REFINE_RATE if len(layers) == 2 else REFINE_RATE_OF_NETWORKS, 2e-4)
     history: list[float] = []
     best, best_step, kept = -np.inf, 0, layers
     for k in range(steps):
         values = forward(layers, X)
-        z = values[-1]
         if patience is not None:
-            reached = metric_gradient(z, task, held, STEP)[0].mean()
+            reached = held(values[-1])[0].mean()
             if reached > best:
                 best, best_step, kept = reached, k, [x.copy() for x in layers]
             elif k - best_step >= patience:
                 break
-        scores, slopes = metric_gradient(z, task, fitted, STEP)
+        scores, slopes = fitted(values[-1])
         history.append(float(scores.mean()))
         on_step("metric", k + 1, steps, history[-1])
-        error = share * (probabilities(z, kind) - task.y)
-        adam.step(backward(layers, X, values, error - slopes))
+        adam.step(backward(layers, X, values, -slopes))
     return (layers if patience is None else kept), np.array(history)

@@ -56,16 +56,10 @@ def backward(layers: Layers, X: Array, values: list[Array], gradient: Array) -> 
 
 
 class Adam:
-    """Adam (Kingma and Ba 2015), which changes the layers in place.
+    """Adam (Kingma and Ba 2015) with an L2 penalty on the weights; changes the layers in place."""
 
-    Weights (not biases) are drawn to 0 by `penalty` and to where they started by `pull`.
-    """
-
-    def __init__(
-        self, layers: Layers, rate: float, *, penalty: float = 0.0, pull: float = 0.0
-    ) -> None:
-        self.layers, self.rate, self.penalty, self.pull = layers, rate, penalty, pull
-        self.start = [x.copy() for x in layers]
+    def __init__(self, layers: Layers, rate: float, penalty: float = 0.0) -> None:
+        self.layers, self.rate, self.penalty = layers, rate, penalty
         self.first = [np.zeros_like(x) for x in layers]
         self.second = [np.zeros_like(x) for x in layers]
         self.steps = 0
@@ -76,8 +70,7 @@ class Adam:
         of_first, of_second = 1 - 0.9**self.steps, 1 - 0.999**self.steps
         for k, (layer, gradient) in enumerate(zip(self.layers, gradients, strict=True)):
             if k % 2 == 0:
-                drawn = self.penalty * layer + self.pull * (layer - self.start[k])
-                gradient = gradient + drawn
+                gradient = gradient + self.penalty * layer
             self.first[k] += 0.1 * (gradient - self.first[k])
             self.second[k] += 0.001 * (gradient**2 - self.second[k])
             size = np.sqrt(self.second[k] / of_second) + 1e-8

@@ -5,16 +5,16 @@ Logits have the axes `(members, rows, classes)`, labels `(rows, classes)`, one c
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
-from anyloss.arithmetic import NUMPY, Array
-from anyloss.counts import Layout, check_average, score
+from anyloss.arithmetic import NUMPY, Array, softmax_back
+from anyloss.counts import Layout, check_average, counts_of_sums, score
 from anyloss.metrics import Metric, MetricSpec
 from anyloss.metrics import metric as find_metric
-from anyloss.slopes import binary_slopes, column_gradient, sample_gradient
-from anyloss.steps import Amplified
+from anyloss.slopes import sample_slopes
 from anyloss.threshold import best_offsets, best_threshold
 
 
@@ -109,26 +109,26 @@ def cross_entropy(z: Array, y: Array, kind: str) -> Array:
     return (np.logaddexp(0.0, z) - y * z).sum(axis=-1)
 
 
-def class_shares(task: Task, weight: Array) -> Array:
-    """Weights `(members, rows, 1 or classes)` that give every class the same part of one."""
-    y, weight = task.y, weight[..., None]
-    positive = (weight * y).sum(axis=1, keepdims=True)
-    if task.layout.kind == "multiclass":
-        present = (positive > 0).sum(axis=-1, keepdims=True)
-        each = y / np.where(positive > 0, positive, 1.0) / present
-        return weight * each.sum(axis=-1, keepdims=True)
-    negative = weight.sum(axis=1, keepdims=True) - positive
-    positive, negative = (np.where(x > 0, x, 1.0) for x in (positive, negative))
-    return weight * np.where(y == 1, 0.5 / positive, 0.5 / negative) / task.layout.classes
+def soft_metric(task: Task, weight: Array) -> Callable[[Array], tuple[Array, Array]]:
+    """A function of logits: the soft score of each member, and its gradient by the logits.
 
+    The soft decision is the probability itself: how sharp it is, the weights of the model learn.
+    `weight` has the axes `(members, rows)`.
+    """
+    kind, y, weight = task.layout.kind, task.y, weight[..., None]
+    positive = weight * y
+    positives = positive.sum(axis=1, keepdims=True)
+    rows = np.broadcast_to(weight.sum(axis=1, keepdims=True), positives.shape)
 
-def metric_gradient(z: Array, task: Task, weight: Array, step: Amplified) -> tuple[Array, Array]:
-    """The soft score of each member, and its gradient by the logits; `weight` (members, rows)."""
-    if task.layout.kind == task.layout.average == "binary":
-        scores, rows = column_gradient(
-            np.ascontiguousarray(z[:, :, 0].T), task.y, step,
-            lambda counts: binary_slopes(counts, task.metric, ops=NUMPY), weight.T,
-        )  # fmt: skip
-        assert rows is not None
-        return scores, rows.T[:, :, None]
-    return sample_gradient(z, task.y, weight[..., None], task.metric, step, task.layout)
+    def gradient(z: Array) -> tuple[Array, Array]:
+        p = probabilities(z, kind)
+        called = np.einsum("mnk,mnc->mc", weight, p)[:, None]
+        hits = np.einsum("mnc,mnc->mc", positive, p)[:, None]
+        counts = counts_of_sums(called, hits, positives, rows)
+        score, A, B = sample_slopes(counts, task.metric, task.layout)
+        slope = positive * (A - B) + weight * B
+        if kind == "multiclass":
+            return score.reshape(-1), softmax_back(slope, p, NUMPY)
+        return score.reshape(-1), slope * p * (1 - p)
+
+    return gradient

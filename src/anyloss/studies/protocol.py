@@ -1,28 +1,34 @@
 """The protocol: data sets x models x metrics x methods x repeated stratified folds.
 
-Every method sees the same outer folds and inner folds, the same scaled rows (the scaler knows the
-training fold only) and the same network. A unit is one family of methods on one fold; its result
-depends on nothing but its name, so units may run in any order, on any number of processes, and be
-resumed after a kill.
+Every method sees the same outer folds, the same scaled rows (the scaler knows the training fold
+only) and the same network. Rivals tune their threshold on five inner folds and predict with one
+model fitted on all rows, as scikit-learn does it; ours draws inner folds of its own, twice, and
+lets their models vote, with and ("unrefined") without training for the metric.
+
+A unit is one family of methods on one fold; its result depends on nothing but its name and its
+data, so units may run in any order, on any number of processes, and be resumed after a kill.
 """
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import threading
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from anyloss import __version__
 from anyloss.counts import score
 from anyloss.metrics import metric as find_metric
-from anyloss.studies.datasets import Dataset, load
+from anyloss.studies.datasets import Dataset, fingerprint, load
 from anyloss.studies.journal import Journal
 from anyloss.studies.methods import FAMILIES, Outcome, Split, families_for
 
@@ -54,9 +60,19 @@ class Study:
                 raise ValueError(f"{what} must be among {', '.join(known)}; got {wrong}")
         for metric in self.metrics:
             find_metric(metric)
-        names = [dataset.name for dataset in self.datasets]
-        if not names or len(set(names)) < len(names):
-            raise ValueError(f"a study needs data sets with names of their own; got {names}")
+        names = tuple(dataset.name for dataset in self.datasets)
+        for what, given in (
+            ("data sets", names),
+            ("models", self.models),
+            ("metrics", self.metrics),
+            ("methods", self.families),
+        ):
+            twice = sorted({x for x in given if given.count(x) > 1})
+            if twice or not (given or what == "methods"):
+                raise ValueError(
+                    f"a study needs {what}, each of them once; got {', '.join(twice) or 'none'}"
+                    f"{' more than once' if twice else ''}"
+                )
         if self.folds < 2 or self.repeats < 1 or self.rows < 50:
             raise ValueError(
                 "a study needs at least 2 folds, 1 repeat and 50 rows; got "
@@ -74,11 +90,10 @@ class Unit(NamedTuple):
     repeat: int
     fold: int
 
-    @property
-    def key(self) -> str:
-        """Its name in the journal."""
-        parts = (self.dataset.name, self.model, self.family, "+".join(self.metrics))
-        return " ".join((*parts, str(self.repeat), str(self.fold)))
+    def key(self, fingerprint: str) -> str:
+        """Its name in the journal; the fingerprint is that of the data."""
+        place = (self.dataset.name, fingerprint, self.repeat, self.fold)
+        return json.dumps((*place, self.model, self.family, self.metrics))
 
 
 def units(study: Study) -> Iterator[Unit]:
@@ -157,8 +172,10 @@ def usable(datasets: Sequence[Dataset], rows: int, folds: int) -> tuple[list[Dat
     for dataset in datasets:
         try:
             _, y = load(dataset, rows)
-        except (ValueError, OSError) as error:
-            problems.append(f"{dataset.name}: {error}")
+        except (ValueError, TypeError, KeyError, OSError, ImportError) as error:
+            text = str(error)
+            named = text if text.startswith(dataset.name) else f"{dataset.name}: {text}"
+            problems.append(named)
             continue
         least = min(int(y.sum()), int((1 - y).sum()))
         if least - -(-least // folds) < INNER:
@@ -186,29 +203,41 @@ def run(
         raise ValueError(f"the output must end in .csv or .parquet; got {out.name!r}")
     if jobs < 1:
         raise ValueError(f"jobs must be at least 1; got {jobs}")
-    settings = {"folds": study.folds, "rows": study.rows, "inner": INNER}
-    wanted = list(units(study))
+    settings = {"anyloss": __version__, "folds": study.folds, "rows": study.rows, "inner": INNER}
+    prints = {dataset: fingerprint(dataset, study.rows) for dataset in study.datasets}
+    wanted = {unit.key(prints[unit.dataset]): unit for unit in units(study)}
     with Journal(out.with_suffix(".journal.jsonl"), settings) as journal:
-        todo = [unit for unit in wanted if unit.key not in journal.results]
+        todo = {key: unit for key, unit in wanted.items() if key not in journal.results}
         done = len(wanted) - len(todo)
         on_unit(done, len(wanted), "")
         for key, rows in _finished(todo, study, jobs):
             journal.add(key, rows)
             done += 1
             on_unit(done, len(wanted), key)
-        return write_results([row for unit in wanted for row in journal.results[unit.key]], out)
+        return write_results([row for key in wanted for row in journal.results[key]], out)
 
 
 def _finished(
-    todo: list[Unit], study: Study, jobs: int
+    todo: dict[str, Unit], study: Study, jobs: int
 ) -> Iterator[tuple[str, list[dict[str, Any]]]]:
     """The results of the units as they come."""
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=_start_worker)
     try:
-        running = {pool.submit(run_unit, unit, study.folds, study.rows): unit for unit in todo}
+        running = {
+            pool.submit(run_unit, unit, study.folds, study.rows): key for key, unit in todo.items()
+        }
         for future in as_completed(running):
-            yield running.pop(future).key, future.result()
+            key = running.pop(future)
+            try:
+                yield key, future.result()
+            except (ValueError, TypeError, ArithmeticError) as error:
+                raise ValueError(f"the unit {key} failed: {error}") from error
+    except BrokenProcessPool:
+        raise OSError(
+            "a worker process was ended, perhaps for want of memory; the same command goes on from "
+            "here, and fewer jobs need less memory"
+        ) from None
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 
