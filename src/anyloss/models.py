@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from anyloss.arithmetic import Array
-from anyloss.metrics import Metric, MetricSpec
+from anyloss.metrics import METRICS, Metric, MetricSpec
 from anyloss.metrics import metric as find_metric
 
 VERSION = 1
@@ -28,7 +28,7 @@ def save_model(
     from safetensors.numpy import save_file
 
     path = Path(path)
-    if path.exists() and not (path / DESCRIPTION).is_file():
+    if path.exists() and {x.name for x in path.iterdir()} != {DESCRIPTION, ARRAYS}:
         raise ValueError(f"{path} exists and is not a model folder; choose another path")
     text = json.dumps({"anyloss": VERSION, "kind": kind, **description}, indent=2, allow_nan=False)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -76,16 +76,14 @@ def metric_to_json(spec: MetricSpec | Metric) -> str | dict[str, Any]:
     if isinstance(spec, str):
         return spec
     chosen = find_metric(spec)
-    try:
-        same = find_metric(chosen.name).function is chosen.function
-    except ValueError:
-        same = False
-    if not same:
+    formula = isinstance(spec, Metric) and not chosen.name.isidentifier()
+    if not formula and METRICS.get(chosen.name) is not chosen.function:
         raise ValueError(
             f"the metric {chosen.name!r} is a function and cannot be saved; write it as a formula "
             "such as 'tp / (tp + 0.3*fp + 2*fn)'"
         )
-    return {"name": chosen.name, "params": dict(chosen.params)}
+    params = {key: np.asarray(value).item() for key, value in chosen.params.items()}
+    return {"name": chosen.name, "params": params}
 
 
 def metric_from_json(stored: Any) -> str | Metric:

@@ -67,7 +67,8 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     After `fit`: `classes_`, `pos_label_` (None unless binary), `average_`, `layers_` (weights and
     biases of all voting models in turn, for the columns as given), `n_iter_`, `history_` (mean soft
     score per refining step), `start_score_` (cross-entropy with the tuned threshold, on held-out
-    rows), `held_out_score_` (the vote on the same rows), `n_features_in_`, `feature_names_in_`.
+    rows: those the threshold was tuned on), `held_out_score_` (the vote on the same rows),
+    `n_features_in_`, `feature_names_in_`.
 
     >>> from sklearn.datasets import load_breast_cancer
     >>> X, y = load_breast_cancer(return_X_y=True)
@@ -75,6 +76,9 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     >>> int(model.pos_label_), model.score(X, y) > 0.97
     (0, True)
     """
+
+    _seed: int
+    _started: Layers
 
     def __init__(
         self,
@@ -140,7 +144,9 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         target = _read_target(y, self.metric, self.average, self.pos_label, sample_weight)
         X, into_columns = _standardise(X, sample_weight)
         begin = self._begin([X.shape[1], *hidden, target["labels"].shape[1]])
-        seed = check_random_state(self.random_state).randint(2**31)
+        # A warm start keeps the folds: other ones would judge models on rows they have seen.
+        fresh = check_random_state(self.random_state).randint(2**31)
+        seed: int = fresh if begin is None else self._seed
         with _progress(self.verbose) as on_step, threadpool_limits(1, user_api="blas"):
             found = fit(
                 X, target["labels"], self.metric, kind=target["kind"], average=target["average"],
@@ -150,6 +156,7 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )  # fmt: skip
         self.classes_, self.pos_label_ = target["classes"], target["positive"]
         self.kind_, self.average_ = target["kind"], target["average"]
+        self._seed = seed
         self._started = [x[: self.folds * self.repeats] for x in found.layers]
         self.layers_ = into_columns(found.layers)
         self.n_iter_, self.history_ = len(found.history), found.history
@@ -310,10 +317,10 @@ def _read_target(
     if y.ndim == 2 and y.shape[1] == 1:
         y = column_or_1d(y, warn=True)
     if y.ndim == 2:
-        if type_of_target(y) != "multilabel-indicator":
+        if not np.isin(y, (0, 1)).all():
             raise ValueError(
                 "a matrix of targets must hold 0 and 1, one column per label; got "
-                f"{type_of_target(y)}"
+                f"{type_of_target(y)}, such as {np.unique(y)[:5].tolist()}"
             )
         kind, classes, labels = "multilabel", np.arange(y.shape[1]), y
     else:
@@ -326,6 +333,10 @@ def _read_target(
         kind = "binary" if len(classes) == 2 and average in ("auto", "binary") else "multiclass"
         labels = index[:, None] == np.arange(len(classes))
     if kind != "binary" and (average == "binary" or pos_label is not None):
+        if kind == "multiclass" and len(classes) == 2:
+            raise ValueError(
+                f"average={average!r} is over both classes; leave pos_label away, or the average"
+            )
         given = "average='binary'" if average == "binary" else f"pos_label={pos_label!r}"
         raise ValueError(
             f"{given} is for two classes; got {len(classes)} ({kind}), such as "

@@ -15,6 +15,7 @@ from anyloss.recipe.networks import Adam, Layers, backward, forward, new_layers
 from anyloss.recipe.task import Task, cross_entropy, new_task, probabilities, soft_metric
 
 REFINE_RATE, REFINE_RATE_OF_NETWORKS = 0.1, 0.03
+KINDS = ("binary", "multilabel", "multiclass")
 START_RATE, START_STEPS, CHECK_EVERY = 0.02, 200, 10  # of networks
 
 OnStep = Callable[[str, int, int, float], None]  # the stage, the step, of how many, the value
@@ -122,6 +123,11 @@ def start(
     """The first half of `fit`, which any number of metrics can share."""
     X, y = np.asarray(X, dtype=float), np.asarray(y, dtype=float).reshape(len(X), -1)
     weight = np.ones(len(y)) if weight is None else np.asarray(weight, dtype=float)
+    if kind not in KINDS or weight.shape != (len(y),) or folds < 2 or repeats < 1:
+        raise ValueError(
+            f"expected a kind of {KINDS}, one weight per row, 2 folds and 1 repeat or more; got "
+            f"{kind!r}, weights {weight.shape} for {len(y)} rows, {folds} folds, {repeats} repeats"
+        )
     rng = np.random.default_rng(seed)
     held = inner_folds(X, y, kind, folds, repeats, rng)
     sizes = [X.shape[1], *hidden, y.shape[1]]

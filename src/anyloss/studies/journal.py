@@ -65,12 +65,19 @@ class Journal:
         self._file.seek(0)
         whole = 0
         for number, line in enumerate(self._file):
-            if not line.endswith(b"\n"):
+            header = json.dumps(self.settings).encode()
+            if not line.endswith(b"\n") and (number or header.startswith(line)):
                 break
-            entry = json.loads(line)
-            if number:
-                self.results[entry["unit"]] = entry["rows"]
-            elif entry != json.loads(json.dumps(self.settings)):
+            try:
+                entry = json.loads(line)
+                if number:
+                    self.results[entry["unit"]] = entry["rows"]
+            except (ValueError, KeyError, TypeError):
+                raise ValueError(
+                    f"{self.path} is not a journal of a study (line {number + 1}); choose another "
+                    "output, or delete it"
+                ) from None
+            if number == 0 and entry != json.loads(header):
                 raise ValueError(
                     f"{self.path} was begun with other settings, {entry}; these are "
                     f"{self.settings}. Use the same settings, another output, or delete the journal"

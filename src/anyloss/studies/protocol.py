@@ -73,11 +73,15 @@ class Study:
                     f"a study needs {what}, each of them once; got {', '.join(twice) or 'none'}"
                     f"{' more than once' if twice else ''}"
                 )
-        if self.folds < 2 or self.repeats < 1 or self.rows < 50:
-            raise ValueError(
-                "a study needs at least 2 folds, 1 repeat and 50 rows; got "
-                f"{self.folds}, {self.repeats} and {self.rows}"
-            )
+        _check_sizes(self.folds, self.repeats, self.rows)
+
+
+def _check_sizes(folds: int, repeats: int, rows: int) -> None:
+    if folds < 2 or repeats < 1 or rows < 50:
+        raise ValueError(
+            "a study needs at least 2 folds, 1 repeat and 50 rows; got "
+            f"{folds}, {repeats} and {rows}"
+        )
 
 
 class Unit(NamedTuple):
@@ -168,6 +172,7 @@ def usable(datasets: Sequence[Dataset], rows: int, folds: int) -> tuple[list[Dat
 
     Every inner fold needs two positives to fit and one to hold out.
     """
+    _check_sizes(folds, 1, rows)
     good, problems = [], []
     for dataset in datasets:
         try:
@@ -201,6 +206,8 @@ def run(
     out = Path(out)
     if out.suffix not in (".csv", ".parquet"):
         raise ValueError(f"the output must end in .csv or .parquet; got {out.name!r}")
+    if out.is_dir():
+        raise ValueError(f"the output must be a file; {out} is a folder")
     if jobs < 1:
         raise ValueError(f"jobs must be at least 1; got {jobs}")
     settings = {"anyloss": __version__, "folds": study.folds, "rows": study.rows, "inner": INNER}
