@@ -65,6 +65,12 @@ class Start:
     weight: Array
     kind: str
     held: Array  # (members, rows): which rows each member did not see
+    C: float = 1.0
+
+    @property
+    def penalty(self) -> float:
+        """The strength of the L2 penalty beside a mean loss."""
+        return 1 / float(self.C * self.weight.sum())
 
 
 def fit(
@@ -132,8 +138,8 @@ def start(
     held = inner_folds(X, y, kind, folds, repeats, rng)
     sizes = [X.shape[1], *hidden, y.shape[1]]
     layers = new_layers(sizes, len(held), rng) if begin is None else [x.copy() for x in begin]
-    begun = Start(layers, X, y, weight, kind, held)
-    return replace(begun, layers=descend(begun, C, on_step)[0] if hidden else _logistic(begun, C))
+    begun = Start(layers, X, y, weight, kind, held, C)
+    return replace(begun, layers=descend(begun, on_step)[0] if hidden else _logistic(begun))
 
 
 def finish(
@@ -164,12 +170,12 @@ def finish(
     )
 
 
-def _logistic(begun: Start, C: float) -> Layers:
+def _logistic(begun: Start) -> Layers:
     """Logistic regression per member, with an L2 penalty on all but the bias, by L-BFGS."""
     kind, found = begun.kind, []
     start = np.concatenate([x[0] for x in begun.layers])
     for held in begun.held:
-        x, y, w = begun.X[~held], begun.y[~held], C * begun.weight[~held]
+        x, y, w = begun.X[~held], begun.y[~held], begun.C * begun.weight[~held]
         total = w.sum()
 
         def loss(
@@ -191,7 +197,7 @@ def _logistic(begun: Start, C: float) -> Layers:
 
 
 def descend(
-    begun: Start, C: float, on_step: OnStep = ignore, steps: int = START_STEPS
+    begun: Start, on_step: OnStep = ignore, steps: int = START_STEPS
 ) -> tuple[Layers, Array]:
     """Cross-entropy by Adam: each member as it was when its held-out rows were predicted best.
 
@@ -199,7 +205,7 @@ def descend(
     """
     layers, X, y, kind, held = begun.layers, begun.X, begun.y, begun.kind, begun.held
     share, judge = (_shares(rows * begun.weight) for rows in (~held, held))
-    adam = Adam(layers, START_RATE, penalty=1 / (C * begun.weight.sum()))
+    adam = Adam(layers, START_RATE, begun.penalty)
     best, at, kept = np.full(len(held), np.inf), np.zeros(len(held)), [x.copy() for x in layers]
     for k in range(steps + 1):
         values = forward(layers, X)
@@ -232,7 +238,8 @@ def _refine(
     """Adam on `1 - metric` of the soft counts, all members at once."""
     layers, X = [x.copy() for x in started], begun.X
     fitted, held = (soft_metric(task, rows * begun.weight) for rows in (~begun.held, begun.held))
-    adam = Adam(layers, REFINE_RATE if len(layers) == 2 else REFINE_RATE_OF_NETWORKS, 2e-4)
+    rate = REFINE_RATE if len(layers) == 2 else REFINE_RATE_OF_NETWORKS
+    adam = Adam(layers, rate, begun.penalty)
     history: list[float] = []
     best, best_step, kept = -np.inf, 0, layers
     for k in range(steps):

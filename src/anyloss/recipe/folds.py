@@ -6,6 +6,8 @@ import numpy as np
 
 from anyloss.arithmetic import Array
 
+MANY = 10  # copies of a row that need not stay in one fold
+
 
 def inner_folds(
     X: Array, y: Array, kind: str, folds: int, repeats: int, rng: np.random.Generator
@@ -13,14 +15,19 @@ def inner_folds(
     """Which rows each member holds out, `(members, rows)`: stratified, each row once a repeat.
 
     A class with a single row is held out by none. Identical rows stay together: a copy of a row is
-    not held out from its twin, and a row of weight 2 is treated as the row twice would be.
+    not held out from its twin, and a row of weight 2 is treated as the row twice would be. Ten or
+    more copies are dealt out one by one, or data with few different rows could not be divided.
 
     >>> X, y = np.arange(4.0)[:, None], np.array([[0.0], [1.0]] * 2)
     >>> inner_folds(X, y, "binary", 2, 1, np.random.default_rng(0)).astype(int).tolist()
     [[1, 1, 0, 0], [0, 0, 1, 1]]
     """
-    distinct, same = np.unique(np.column_stack([y, X]), axis=0, return_inverse=True)
-    stratum = _strata(distinct[:, : y.shape[1]], kind)
+    _, same = np.unique(np.column_stack([y, X]), axis=0, return_inverse=True)
+    same = same.reshape(-1)
+    many = np.bincount(same)[same] >= MANY
+    same[many] = len(X) + np.arange(many.sum())
+    _, distinct, same = np.unique(same, return_index=True, return_inverse=True)
+    stratum = _strata(y[distinct], kind)
     held = []
     for _ in range(repeats):
         fold_of, dealt = np.full(len(distinct), -1), 0
@@ -29,7 +36,7 @@ def inner_folds(
             if len(rows) > 1:
                 fold_of[rows] = (np.arange(len(rows)) + dealt) % folds
                 dealt += len(rows)
-        held.append(np.arange(folds)[:, None] == fold_of[same.reshape(-1)])
+        held.append(np.arange(folds)[:, None] == fold_of[same])
     return np.concatenate(held)
 
 

@@ -145,8 +145,8 @@ def _networks(balanced: bool, split: Split, folds: Folds) -> Trained:
 
     def trained(held: Array, steps: int) -> tuple[Layers, Array]:
         layers = new_layers(sizes, len(held), rng)
-        begun = recipe.Start(layers, split.X, y, weight, "binary", held)
-        return recipe.descend(begun, C, steps=steps)
+        begun = recipe.Start(layers, split.X, y, weight, "binary", held, C)
+        return recipe.descend(begun, steps=steps)
 
     start = time.perf_counter()
     held = np.zeros((len(folds), len(y)), dtype=bool)
