@@ -387,3 +387,17 @@ def test_help_imports_neither_torch_nor_scikit_learn():
         "assert not {'torch', 'sklearn', 'pandas', 'scipy'} & set(sys.modules), sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+def test_the_command_line_shows_tables_and_a_picture(capsys, tmp_path):
+    command = ["bench", "--datasets", "iris_1", "wine_0", "--models", "linear", "--metrics", "f1"]
+    command += ["--methods", "bce", "anyloss", "--repeats", "1", "--jobs", "1"]
+    assert main([*command, "--out", str(tmp_path / "a.parquet")]) == 0
+    shown = capsys.readouterr().out
+    assert "linear, f1: anyloss against each method" in shown
+    assert "null against bce_tuned" in shown
+    assert (tmp_path / "a.svg").read_text().startswith("<?xml")
+    results, _ = read_results(tmp_path / "a.parquet")
+    assert set(results.method) == {"bce", "bce_tuned", "null", "anyloss", "unrefined"}
+    assert main([*command, "--out", str(tmp_path)]) == 2
+    assert "must end in .csv or .parquet" in capsys.readouterr().err

