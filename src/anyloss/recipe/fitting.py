@@ -14,7 +14,7 @@ from anyloss.recipe.folds import inner_folds
 from anyloss.recipe.networks import Adam, Layers, backward, forward, new_layers
 from anyloss.recipe.task import Task, cross_entropy, new_task, probabilities, soft_metric
 
-REFINE_RATE, REFINE_RATE_OF_NETWORKS = 0.1, 0.03
+REFINE_RATE, REFINE_RATE_OF_NETWORKS, REFINE_PENALTY = 0.1, 0.03, 2e-4
 KINDS = ("binary", "multilabel", "multiclass")
 START_RATE, START_STEPS, CHECK_EVERY = 0.02, 200, 10  # of networks
 
@@ -66,11 +66,6 @@ class Start:
     kind: str
     held: Array  # (members, rows): which rows each member did not see
     C: float = 1.0
-
-    @property
-    def penalty(self) -> float:
-        """The strength of the L2 penalty beside a mean loss."""
-        return 1 / float(self.C * self.weight.sum())
 
 
 def fit(
@@ -205,7 +200,7 @@ def descend(
     """
     layers, X, y, kind, held = begun.layers, begun.X, begun.y, begun.kind, begun.held
     share, judge = (_shares(rows * begun.weight) for rows in (~held, held))
-    adam = Adam(layers, START_RATE, begun.penalty)
+    adam = Adam(layers, START_RATE, 1 / float(begun.C * begun.weight.sum()))
     best, at, kept = np.full(len(held), np.inf), np.zeros(len(held)), [x.copy() for x in layers]
     for k in range(steps + 1):
         values = forward(layers, X)
@@ -239,7 +234,7 @@ def _refine(
     layers, X = [x.copy() for x in started], begun.X
     fitted, held = (soft_metric(task, rows * begun.weight) for rows in (~begun.held, begun.held))
     rate = REFINE_RATE if len(layers) == 2 else REFINE_RATE_OF_NETWORKS
-    adam = Adam(layers, rate, begun.penalty)
+    adam = Adam(layers, rate, REFINE_PENALTY)
     history: list[float] = []
     best, best_step, kept = -np.inf, 0, layers
     for k in range(steps):
