@@ -9,7 +9,7 @@ cells that carry their slopes (`arithmetic.Cell`).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -98,12 +98,11 @@ def column_gradient(
     evaluate: Callable[[Counts], Slopes],
     weight: Array | None = None,
     wanted: bool = True,
-) -> tuple[Any, Array | None]:
+) -> tuple[float, Array | None]:
     """The soft score of a column of logits under `Amplified`, and its gradient by the logits.
 
     The same as `gradient`, in the type of `z` and in as few operations as can be: for small
-    batches the number of calls is what costs. `evaluate` turns the four counts into slopes. Several
-    columns `(n, k)`, with weights of that shape, are scored each on its own.
+    batches the number of calls is what costs. `evaluate` turns the four counts into slopes.
 
     >>> evaluate = lambda counts: binary_slopes(counts, find_metric("recall"))
     >>> score, grad = column_gradient(np.zeros(2), np.array([1.0, 0.0]), Amplified(8.0), evaluate)
@@ -121,32 +120,20 @@ def column_gradient(
         x = np.copysign(sign, minus_one)
     small, step_slope = _sigmoid_and_slope(x)
     a = np.abs((sign > 0) - small)
-    if weight is not None:
+    total = np.add.reduce
+    if weight is None:
+        sums = float(total(a)), float(a @ y), float(total(y)), float(len(z))
+    else:
         slope *= weight
-    score, A, B = evaluate(counts_of_sums(*_four_sums(a, y, weight)))
+        sums = float(a @ weight), float(a @ (weight * y)), float(weight @ y), float(total(weight))
+    score, A, B = evaluate(counts_of_sums(*sums))
     if not wanted:
         return score, None
     slope *= step_slope
     limit = float(np.finfo(z.dtype).max) / 4
-    if z.ndim == 1:
-        A, B = min(max(step.scale * A, -limit), limit), min(max(step.scale * B, -limit), limit)
-        slope *= y * number(A - B) + number(B)
-    else:
-        A, B = (np.clip(step.scale * x, -limit, limit).astype(z.dtype) for x in (A, B))
-        slope *= y * (A - B) + B
+    A, B = min(max(step.scale * A, -limit), limit), min(max(step.scale * B, -limit), limit)
+    slope *= y * number(A - B) + number(B)
     return score, slope
-
-
-def _four_sums(a: Array, y: Array, weight: Array | None) -> tuple[Array, ...]:
-    """Soft positives, hits, positives and rows, weighted: floats, or arrays over columns."""
-    total = np.add.reduce
-    if weight is None:
-        return float(total(a)), float(a @ y), float(total(y)), float(len(a))
-    positive = weight * y
-    if a.ndim == 1:
-        return float(a @ weight), float(a @ positive), float(total(positive)), float(total(weight))
-    dot = "ij,ij->j"
-    return np.einsum(dot, a, weight), np.einsum(dot, a, positive), total(positive), total(weight)
 
 
 def gradient(

@@ -273,7 +273,7 @@ def write_results(rows: list[dict[str, Any]], out: Path) -> Any:
     import pandas as pd
 
     table = pd.DataFrame(rows).sort_values(KEYS, ignore_index=True)
-    times = out.with_name(f"{out.stem}-seconds{out.suffix}")
+    times = _times(out)
     results = table.drop(columns="seconds")
     for part, path in ((table[[*KEYS, "seconds"]], times), (results, out)):
         aside = path.with_name(f".{path.name}.part")
@@ -285,12 +285,16 @@ def write_results(rows: list[dict[str, Any]], out: Path) -> Any:
     return results
 
 
+def _times(out: Path) -> Path:
+    return out.with_name(f"{out.stem}-seconds{out.suffix}")
+
+
 def read_results(out: Path | str) -> tuple[Any, Any]:
     """The tidy results and the fitting times that `run` has written."""
     import pandas as pd
 
     out = Path(out)
-    times = out.with_name(f"{out.stem}-seconds{out.suffix}")
+    times = _times(out)
     if out.suffix == ".csv":  # "null" is a method, not a gap
         return tuple(pd.read_csv(p, keep_default_na=False) for p in (out, times))
     return pd.read_parquet(out), pd.read_parquet(times)
