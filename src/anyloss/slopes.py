@@ -16,19 +16,17 @@ import numpy as np
 from anyloss.arithmetic import FLOATS, NUMPY, Array, Cell, Ops, softmax_back
 from anyloss.counts import (
     Counts,
-    Layout,
     averaged,
     check_average,
     class_counts,
+    count,
     counts_of_sums,
-    decisions,
     pair,
-    prepare,
     sample_share,
-    tally,
 )
 from anyloss.metrics import Metric, MetricSpec
 from anyloss.metrics import metric as find_metric
+from anyloss.shapes import Layout, prepare
 from anyloss.steps import DEFAULT, Amplified, Step
 
 
@@ -167,8 +165,7 @@ def gradient(
     )  # fmt: skip
     lay, y = found.layout, found.y
     check_average(chosen, lay.average)
-    a, b = decisions(found.scores, step, lay.kind, from_logits, NUMPY)
-    slopes = class_slopes(tally(a, b, y, found.weight, NUMPY), chosen, lay, smooth)
+    slopes = class_slopes(count(found, step, from_logits, NUMPY), chosen, lay, smooth)
     g = y * slopes.A + (1 - y) * slopes.B
     if found.weight is not None:
         g = g * found.weight

@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from anyloss.arithmetic import Array
-from anyloss.counts import prepare
 from anyloss.metrics import Metric, MetricSpec
 from anyloss.recipe.task import Task, new_task
+from anyloss.shapes import prepare
 from anyloss.steps import Amplified
 from anyloss.torch import AnyLoss
 

@@ -11,9 +11,10 @@ from typing import NamedTuple
 import numpy as np
 
 from anyloss.arithmetic import NUMPY, Array, softmax_back
-from anyloss.counts import Layout, check_average, counts_of_sums, score
+from anyloss.counts import check_average, counts_of_sums, score
 from anyloss.metrics import Metric, MetricSpec
 from anyloss.metrics import metric as find_metric
+from anyloss.shapes import Layout
 from anyloss.slopes import sample_slopes
 from anyloss.threshold import best_offsets, best_threshold
 

@@ -10,7 +10,10 @@ import torch
 from torch import Tensor
 
 from anyloss.arithmetic import FLOATS, Ops
-from anyloss.counts import Counts, Layout, arrange, decisions, layout, rows_that_sum_to_one, tally
+from anyloss.counts import Counts
+from anyloss.counts import count as count_rows
+from anyloss.settings import Options
+from anyloss.shapes import Layout, Rows, arrange, distributions, layout
 from anyloss.steps import Step
 
 
@@ -44,17 +47,6 @@ FLOAT_OPS = {dtype: FLOATS._replace(tiny=ops.tiny) for dtype, ops in OPS.items()
 HARD_OPS = {dtype: ops._replace(sum=_exact_sum) for dtype, ops in OPS.items()}
 
 _cached_layout = lru_cache(maxsize=256)(layout)
-
-
-class Options(NamedTuple):
-    """How a batch is to be read."""
-
-    average: str | None = "auto"
-    from_logits: bool = True
-    per_sample: bool = False
-    multiclass: bool = False
-    ignore_index: int | None = None
-    validate: bool = True
 
 
 class Batch(NamedTuple):
@@ -161,16 +153,16 @@ def count(batch: Batch, step: Step, ops: Ops) -> Counts:
     """The counts of a batch under a step, in double, with axes `(samples, 1, classes)`."""
     options, weight = batch.options, batch.weight
 
-    def check(scores: Tensor, labels: Tensor, weight: Tensor | None) -> None:
+    def check(given: Rows) -> None:
         if batch.masked:
-            _check_values(batch, scores, labels, weight)
+            _check_values(batch, given.scores, given.y, given.weight)
         if options.from_logits:
-            check_logits(scores, finite=batch.layout.kind == "multiclass")
-        for what, x in rows_that_sum_to_one(scores, labels, batch.layout, options.from_logits):
-            sums = x.sum(-1) if weight is None else x.sum(-1)[(weight > 0).any(-1)]
+            check_logits(given.scores, finite=batch.layout.kind == "multiclass")
+        for what, x in distributions(given, options.from_logits):
+            sums = x.sum(-1) if given.weight is None else x.sum(-1)[(given.weight > 0).any(-1)]
             _check_range(f"the sums over the classes of {what}", sums, 0.99, 1.01)
 
-    scores, y, w = arrange(
+    found = arrange(
         batch.scores,
         batch.target,
         None if weight is None else weight.to(batch.scores.dtype),
@@ -180,6 +172,5 @@ def count(batch: Batch, step: Step, ops: Ops) -> Counts:
         ignore_index=options.ignore_index,
         check=check if batch.checked else None,
     )
-    a, b = decisions(scores, step, batch.layout.kind, options.from_logits, ops)
     # A metric multiplies counts: in float32 that overflows for large weights.
-    return Counts(*(x.to(_wide(x)) for x in tally(a, b, y, w, ops)))
+    return Counts(*(x.to(_wide(x)) for x in count_rows(found, step, options.from_logits, ops)))

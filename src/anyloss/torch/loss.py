@@ -7,77 +7,19 @@ The order is PyTorch's: `loss(input, target)`, logits first. Shapes and averages
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from anyloss.counts import Counts, check_average, score_counts
+from anyloss.counts import Counts, check_finite, score_counts
 from anyloss.metrics import Metric, MetricSpec
-from anyloss.metrics import metric as find_metric
+from anyloss.settings import Settings, make_settings
 from anyloss.slopes import Slopes, binary_slopes, class_slopes
-from anyloss.steps import DEFAULT, Amplified, Step
-from anyloss.torch.batch import FLOAT_OPS, HARD_OPS, OPS, Batch, Options, count, make_batch
+from anyloss.steps import Amplified, Step
+from anyloss.torch.batch import FLOAT_OPS, HARD_OPS, OPS, Batch, count, make_batch
 from anyloss.torch.fast import closed_form_loss
-
-
-class Settings(NamedTuple):
-    """What a loss has been told, checked once."""
-
-    metric: Metric
-    steps: tuple[Step, ...]
-    smooth: float
-    options: Options
-
-
-def make_settings(
-    metric: MetricSpec | Metric = "f1",
-    *,
-    step: Step | None = None,
-    threshold: float | None = None,
-    thresholds: Sequence[float] | None = None,
-    average: str | None = "auto",
-    smooth: float = 0.0,
-    from_logits: bool = True,
-    per_sample: bool = False,
-    multiclass: bool = False,
-    ignore_index: int | None = None,
-    validate: bool = True,
-    **params: float,
-) -> Settings:
-    """Check the arguments of a loss; `AnyLoss` explains them."""
-    chosen = find_metric(metric, **params)
-    check_average(chosen, average)
-    if not 0 <= smooth < math.inf:
-        raise ValueError(f"smooth must be a number >= 0; got {smooth!r}")
-    if not (ignore_index is None or isinstance(ignore_index, int)):
-        raise TypeError(f"ignore_index must be a whole number or None; got {ignore_index!r}")
-    options = Options(average, from_logits, per_sample, multiclass, ignore_index, validate)
-    return Settings(chosen, make_steps(step, threshold, thresholds), smooth, options)
-
-
-def make_steps(
-    step: Step | None, threshold: float | None, thresholds: Sequence[float] | None
-) -> tuple[Step, ...]:
-    """The step, or one per threshold."""
-    if step is not None and not isinstance(step, Step):
-        raise TypeError(f"step must be one of anyloss.steps; got {type(step).__name__}")
-    if threshold is not None and (step is not None or thresholds is not None):
-        raise ValueError(
-            "threshold= is short for the default step at that threshold and stands alone; "
-            f"otherwise say it in the step, as in step=Linear(threshold={threshold})"
-        )
-    base = DEFAULT if step is None else step
-    if thresholds is None:
-        return (base if threshold is None else base.at(threshold),)
-    if isinstance(thresholds, int | float):
-        raise TypeError(f"thresholds must be a list of numbers; got {thresholds!r}")
-    steps = tuple(base.at(float(each)) for each in thresholds)
-    if not steps:
-        raise ValueError("thresholds must hold at least one number; got none")
-    return steps
 
 
 def any_loss(
@@ -132,7 +74,7 @@ def _plain_loss(batch: Batch, step: Step, settings: Settings) -> Tensor:
     loss: Tensor = (1 - score).to(batch.scores.dtype)
     if batch.checked:
         with torch.no_grad():
-            _check_finite(counts, [loss, *counts], settings)
+            check_finite(counts, [loss, *counts], settings.metric)
     return loss
 
 
@@ -173,7 +115,7 @@ def _fast_loss(batch: Batch, step: Amplified, settings: Settings) -> Tensor:
             if lay.kind == "binary":
                 slopes = Slopes(*(x.item() for x in slopes))
         if batch.checked:
-            _check_finite(counts, [*slopes, *counts], settings)
+            check_finite(counts, [*slopes, *counts], settings.metric)
         return slopes
 
     def plain(scores: Tensor) -> Tensor:
@@ -183,19 +125,6 @@ def _fast_loss(batch: Batch, step: Amplified, settings: Settings) -> Tensor:
         return closed_form_loss(z, y, step, evaluate, plain)
     except _ImpreciseError:
         return plain(z)
-
-
-def _check_finite(counts: Counts, values: list[Any], settings: Settings) -> None:
-    """Refuse a batch that would put a NaN or an infinity into the weights of a model."""
-    if math.isfinite(sum(float(x.sum()) if hasattr(x, "sum") else x for x in values)):
-        return
-    cells = {name: np.asarray(x).ravel().tolist() for name, x in vars(counts).items()}
-    if all(np.isfinite(cell).all() for cell in cells.values()):
-        raise ValueError(f"metric {settings.metric.name!r} is not finite for the counts {cells}")
-    raise ValueError(
-        "input must hold numbers, not NaN, and weights must not overflow; the counts came out as "
-        f"{cells}"
-    )
 
 
 class AnyLoss(nn.Module):

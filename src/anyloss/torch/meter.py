@@ -7,10 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from anyloss.counts import Counts, Layout, score_counts
+from anyloss.counts import Counts, score_counts
 from anyloss.metrics import Metric, MetricSpec
+from anyloss.settings import make_settings
+from anyloss.shapes import Layout
 from anyloss.torch.batch import HARD_OPS, count, make_batch
-from anyloss.torch.loss import make_settings
 
 
 class ScoreMeter:

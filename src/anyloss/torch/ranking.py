@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from anyloss.counts import Counts
+from anyloss.settings import Options, make_steps
 from anyloss.steps import Linear, Step
-from anyloss.torch.batch import OPS, Batch, Options, check_logits, count, make_batch
-from anyloss.torch.loss import make_steps
+from anyloss.torch.batch import OPS, Batch, check_logits, count, make_batch
 
 GRID = tuple(k / 10 for k in range(1, 10))
 

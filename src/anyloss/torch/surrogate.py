@@ -6,7 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
-from anyloss.torch.batch import OPS, Options, make_batch
+from anyloss.settings import Options
+from anyloss.torch.batch import OPS, make_batch
 
 
 class SurrogateFBetaLoss(nn.Module):

@@ -1,0 +1,194 @@
+"""The JAX front-end: pure functions in Optax's argument order, `(logits, labels)`.
+
+They keep no state and run under `jit`, `grad`, `vmap` and `shard_map`. Shapes and averages are
+those of `anyloss.shapes`. Types and shapes are always checked; values (labels, weights, NaN) only
+outside of transformations and on the CPU, where looking at them costs no wait.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+try:
+    import jax
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        "anyloss.jax needs JAX; install it with: pip install 'anyloss[jax]'"
+    ) from error
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+
+from anyloss.arithmetic import Ops
+from anyloss.counts import Counts, check_finite, count, score_counts
+from anyloss.metrics import Metric, MetricSpec
+from anyloss.settings import Options, Settings, make_settings
+from anyloss.shapes import Rows, arrange, check_values, layout
+from anyloss.steps import Step
+
+__all__ = ["any_loss", "score", "soft_score"]
+
+AxisName = str | tuple[str, ...]
+
+
+def _ops(dtype: type) -> Ops:
+    return Ops(
+        sigmoid=jax.nn.sigmoid,
+        exp=jnp.exp,
+        log=jnp.log,
+        sin=jnp.sin,
+        where=jnp.where,
+        argmax=lambda x: jnp.argmax(x, axis=-1, keepdims=True),
+        one_hot=lambda index, classes: index == jnp.arange(classes),
+        sum=lambda x, axis: jnp.sum(x, axis=axis, keepdims=True),
+        concat=lambda parts: jnp.concatenate(parts, axis=-1),
+        tiny=float(np.finfo(dtype).tiny),
+    )
+
+
+OPS = {np.dtype(dtype): _ops(dtype) for dtype in (np.float32, np.float64)}
+
+
+def any_loss(
+    logits: ArrayLike,
+    labels: ArrayLike,
+    metric: MetricSpec | Metric = "f1",
+    *,
+    weight: ArrayLike | None = None,
+    axis_name: AxisName | None = None,
+    **arguments: Any,
+) -> Array:
+    """One minus the soft metric: a scalar to minimise, or one loss per class with `average=None`.
+
+    Args:
+        logits: scores of shape `(n,)` or `(n, C, ...)`; probabilities with `from_logits=False`.
+            Half-precision scores are counted in float32.
+        labels: of the same shape, or class indices without the class axis.
+        metric: a name, a formula or a function of `tp, fn, fp, tn`.
+        weight: one per row, or of the labels' shape. Weight 2 is the row twice.
+        axis_name: inside `shard_map` (or `pmap`), the mesh axis over which the rows are split. The
+            counts are summed over it, so that every device gets the loss of the undivided batch.
+        **arguments: `step`, `threshold`, `thresholds`, `average`, `smooth`, `from_logits`,
+            `per_sample`, `multiclass`, `ignore_index`, `validate` and the parameters of the metric,
+            as in `anyloss.torch.AnyLoss`.
+
+    >>> logits, labels = jnp.array([2.0, -1.0, 0.5, -2.0]), jnp.array([1, 0, 1, 0])
+    >>> print(round(any_loss(logits, labels, "f1").item(), 4))
+    0.0934
+    >>> gradient = jax.jit(jax.grad(any_loss))(logits, labels)
+    >>> bool(gradient[0] < 0 < gradient[1])
+    True
+    """
+    return 1 - soft_score(logits, labels, metric, weight=weight, axis_name=axis_name, **arguments)
+
+
+def soft_score(
+    logits: ArrayLike,
+    labels: ArrayLike,
+    metric: MetricSpec | Metric = "f1",
+    *,
+    weight: ArrayLike | None = None,
+    axis_name: AxisName | None = None,
+    **arguments: Any,
+) -> Array:
+    """The soft metric, which has a gradient; the arguments are those of `any_loss`.
+
+    >>> labels = jnp.array([1, 0, 1, 0])
+    >>> print(round(soft_score(jnp.array([2.0, -1.0, 0.5, -2.0]), labels, "f1").item(), 4))
+    0.9066
+    """
+    settings = make_settings(metric, **arguments)
+    return _mean_score(logits, labels, weight, axis_name, settings, settings.steps)
+
+
+def score(
+    logits: ArrayLike,
+    labels: ArrayLike,
+    metric: MetricSpec | Metric = "f1",
+    *,
+    weight: ArrayLike | None = None,
+    axis_name: AxisName | None = None,
+    **arguments: Any,
+) -> Array:
+    """The true metric of the hard decisions; the arguments are those of `any_loss`.
+
+    >>> print(score(jnp.array([2.0, -1.0, 0.5, -2.0]), jnp.array([1, 0, 1, 1]), "recall").item())
+    0.6666666865348816
+    """
+    settings = make_settings(metric, **arguments)._replace(smooth=0.0)
+    hard = tuple(step.hard() for step in settings.steps)
+    return _mean_score(logits, labels, weight, axis_name, settings, hard)
+
+
+def _mean_score(
+    logits: ArrayLike,
+    labels: ArrayLike,
+    weight: ArrayLike | None,
+    axis_name: AxisName | None,
+    settings: Settings,
+    steps: tuple[Step, ...],
+) -> Array:
+    rows, checked = _rows(logits, labels, weight, settings.options)
+    ops, scores = OPS[rows.scores.dtype], []
+    for step in steps:
+        step.check_dtype(str(rows.scores.dtype), ops.tiny)
+        found = count(rows, step, settings.options.from_logits, ops)
+        if axis_name is not None:
+            found = Counts(*jax.lax.psum(tuple(found), axis_name))  # type: ignore[no-untyped-call]
+        value = score_counts(found, settings.metric, rows.layout, ops, settings.smooth)
+        if checked:
+            check_finite(found, [value, *found], settings.metric)
+        scores.append(value)
+    return jnp.stack(scores).mean(axis=0)
+
+
+def _rows(
+    logits: ArrayLike, labels: ArrayLike, weight: ArrayLike | None, options: Options
+) -> tuple[Rows, bool]:
+    """The batch in three axes, and whether its values were looked at."""
+    z, y = _numbers("logits", logits), _numbers("labels", labels)
+    if not jnp.issubdtype(z.dtype, jnp.floating):
+        raise TypeError(f"logits must hold floating-point scores; got {z.dtype}")
+    if z.dtype not in OPS:
+        z = z.astype(jnp.float32)
+    integer = jnp.issubdtype(y.dtype, jnp.integer)
+    lay = layout(z.shape, y.shape, integer, options.average, options.multiclass, options.per_sample)
+    w = None if weight is None else _numbers("weight", weight).astype(z.dtype)
+    checked = options.validate and all(map(_at_hand, (z, y, w)))
+
+    def check(given: Rows) -> None:
+        z, y, w = (None if x is None else np.asarray(x) for x in given[:3])
+        check_values(Rows(z, y, w, given.layout), options.from_logits)
+
+    found = arrange(
+        z,
+        y if lay.index_target else y.astype(z.dtype),
+        w,
+        lay,
+        OPS[z.dtype],
+        per_sample=options.per_sample,
+        ignore_index=options.ignore_index,
+        check=check if checked else None,
+    )
+    return found, checked
+
+
+def _numbers(name: str, given: ArrayLike) -> Array:
+    try:
+        found = jnp.asarray(given)
+    except (TypeError, ValueError) as error:
+        raise TypeError(
+            f"{name} must be an array of numbers; got {type(given).__name__}"
+        ) from error
+    if jnp.iscomplexobj(found):
+        raise TypeError(f"{name} must hold real numbers; got {found.dtype}")
+    return found
+
+
+def _at_hand(x: Array | None) -> bool:
+    """Whether the numbers can be looked at without a wait: no transformation, on the CPU."""
+    if x is None:
+        return True
+    return not isinstance(x, jax.core.Tracer) and {d.platform for d in x.devices()} == {"cpu"}

@@ -1,0 +1,151 @@
+"""What comes in from Keras: matched row by row, weighted, and in three axes.
+
+Shapes may be open (None) while TensorFlow traces a graph, so nothing here asks for more than the
+number of axes and of classes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from anyloss.arithmetic import Array, Ops
+from anyloss.settings import Options
+from anyloss.shapes import Layout, Rows, check_values, layout, spread
+
+Shape = tuple[int | None, ...]
+
+
+def _ops(dtype: str) -> Ops:
+    def where(condition: Array, yes: Array, no: Array) -> Array:
+        if not (ops.is_tensor(yes) or ops.is_tensor(no)):
+            yes = ops.convert_to_tensor(yes, dtype)
+        return ops.where(condition, yes, no)
+
+    return Ops(
+        sigmoid=ops.sigmoid,
+        exp=ops.exp,
+        log=ops.log,
+        sin=ops.sin,
+        where=where,
+        argmax=lambda x: ops.argmax(x, axis=-1, keepdims=True),
+        one_hot=lambda index, classes: ops.equal(index, ops.arange(classes, dtype="int32")),
+        sum=lambda x, axis: ops.sum(x, axis=axis, keepdims=True),
+        concat=lambda parts: ops.concatenate(parts, axis=-1),
+        tiny=float(np.finfo(dtype).tiny),
+    )
+
+
+OPS = {dtype: _ops(dtype) for dtype in ("float32", "float64")}
+
+
+def dtype_of(x: Array) -> str:
+    """The name of a tensor's type, on every backend."""
+    return str(keras.backend.standardize_dtype(x.dtype))
+
+
+def at_hand(x: Array) -> bool:
+    """Whether the numbers can be looked at without a wait: no graph is traced, on the CPU."""
+    if keras.backend.backend() == "torch":
+        import torch
+
+        return not torch.compiler.is_compiling() and bool(x.is_cpu)
+    if keras.backend.backend() == "jax":
+        import jax
+
+        return not isinstance(x, jax.core.Tracer) and {d.platform for d in x.devices()} == {"cpu"}
+    return hasattr(x, "numpy") and "CPU" in x.device
+
+
+def make_rows(
+    y_true: Array, y_pred: Array, weights: Sequence[Array], options: Options
+) -> tuple[Rows, bool]:
+    """The batch in three axes, and whether its values were looked at."""
+    y_true, y_pred = ops.convert_to_tensor(y_true), ops.convert_to_tensor(y_pred)
+    if dtype_of(y_pred) not in OPS:
+        y_pred = ops.cast(y_pred, "float32")
+    if len(y_pred.shape) == 1:
+        y_pred = ops.expand_dims(y_pred, -1)
+    dtype, lay = dtype_of(y_pred), _layout(tuple(y_true.shape), tuple(y_pred.shape), options)
+    checked = options.validate and at_hand(y_pred) and at_hand(y_true)
+    if checked and lay.index_target:
+        _check_whole(ops.convert_to_numpy(y_true))
+    axes = (-1, math.prod(y_pred.shape[1:-1])) if options.per_sample else (1, -1)
+    weight = _weight(weights, y_pred, lay)
+    found = Rows(
+        ops.reshape(y_pred, (*axes, lay.classes)),
+        ops.reshape(
+            ops.cast(y_true, "int32" if lay.index_target else dtype),
+            (*axes, 1 if lay.index_target else lay.classes),
+        ),
+        None if weight is None else ops.reshape(weight, (*axes, weight.shape[-1])),
+        lay,
+    )
+
+    def check(given: Rows) -> None:
+        z, y, w = (None if x is None else ops.convert_to_numpy(x) for x in given[:3])
+        check_values(Rows(z, y, w, given.layout), options.from_logits)
+
+    return spread(found, OPS[dtype], options.ignore_index, check if checked else None), checked
+
+
+def _layout(target: Shape, shape: Shape, options: Options) -> Layout:
+    """What the shapes mean. Labels may lack the class axis, or have it with length 1."""
+    if not shape or shape[-1] is None:
+        raise ValueError(f"predictions need a known number of columns; got the shape {shape}")
+    known, labels = _filled(shape, target), _filled(target, shape)
+    if labels == (*known[:-1], 1):
+        labels = known[:-1]
+    if known[-1] == 1 and labels == known[:-1]:
+        labels = known
+    return layout(
+        _class_axis_second(known),
+        _class_axis_second(labels) if len(labels) == len(known) else labels,
+        integer_target=True,
+        average=options.average,
+        multiclass=options.multiclass,
+        per_sample=options.per_sample,
+    )
+
+
+def _filled(shape: Shape, other: Shape) -> tuple[int, ...]:
+    """A shape with its open axes taken from another; -1 where that is open as well."""
+    other = (*other, *[None] * len(shape))
+    choices = zip(shape, other, strict=False)
+    return tuple(next((n for n in pair if n is not None), -1) for pair in choices)
+
+
+def _class_axis_second(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return (shape[0], shape[-1], *shape[1:-1])  # as the core has it
+
+
+def _check_whole(labels: np.ndarray[Any, Any]) -> None:
+    if labels.dtype.kind == "f" and (wrong := labels[labels != np.floor(labels)]).size:
+        raise ValueError(f"class indices must be whole numbers; got {wrong[0]}")
+
+
+def _weight(weights: Sequence[Array], y_pred: Array, lay: Layout) -> Array | None:
+    """The product of weights and masks, with the axes of the predictions."""
+    product, shape = None, tuple(y_pred.shape)
+    for each in weights:
+        weight = ops.cast(ops.convert_to_tensor(each), dtype_of(y_pred))
+        axes = tuple(weight.shape)
+        fits = 0 < len(axes) <= len(shape) and all(
+            mine == yours or None in (mine, yours) or (k > 0 and mine == 1)
+            for k, (mine, yours) in enumerate(zip(axes, shape, strict=False))
+        )
+        if not fits or (lay.index_target and len(axes) == len(shape) and axes[-1] != 1):
+            raise ValueError(
+                f"weights and masks must have the first axes of the predictions, {shape}, such as "
+                f"{shape[:1]}; got {axes}"
+            )
+        for _ in range(len(shape) - len(axes)):
+            weight = ops.expand_dims(weight, -1)
+        weight = weight * ops.ones_like(y_pred[..., :1])
+        product = weight if product is None else product * weight
+    return product

@@ -1,0 +1,53 @@
+"""What a loss and a metric share: their arguments, checked, and how these are saved."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any, Self
+
+import keras
+
+from anyloss.formula import Formula
+from anyloss.metrics import METRICS, Metric, MetricSpec
+from anyloss.settings import make_settings
+from anyloss.steps import Step
+
+register = keras.saving.register_keras_serializable(package="anyloss")
+
+
+class Configured:
+    """Keeps the arguments of `make_settings`; probabilities by default, as Keras users expect."""
+
+    def configure(
+        self, metric: MetricSpec | Metric, arguments: dict[str, Any], **derived: Any
+    ) -> None:
+        """Check the arguments and what was derived from them, and keep the arguments."""
+        self.settings = make_settings(metric, **{"from_logits": False} | arguments | derived)
+        self._arguments = arguments
+
+    def arguments_config(self) -> dict[str, Any]:
+        """The arguments as text and numbers; a function must be registered with Keras."""
+        chosen = self.settings.metric
+        named = isinstance(chosen.function, Formula) or chosen.function in METRICS.values()
+        spec = chosen.name if named else keras.saving.serialize_keras_object(chosen.function)
+        config = {"metric": spec, **chosen.params, **self._arguments}
+        if (step := config.get("step")) is not None:
+            config["step"] = {"class_name": type(step).__name__, "config": asdict(step)}
+        return config
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Self:
+        """Build a loss or a metric from its saved arguments."""
+        config = dict(config)
+        if isinstance(config.get("metric"), dict):
+            config["metric"] = keras.saving.deserialize_keras_object(config["metric"])
+        if isinstance(config.get("step"), dict):
+            config["step"] = _step(**config["step"])
+        return cls(**config)
+
+
+def _step(class_name: str, config: dict[str, float]) -> Step:
+    kinds = {kind.__name__: kind for kind in Step.__subclasses__()}
+    if class_name not in kinds:
+        raise ValueError(f"a saved step must be one of {sorted(kinds)}; got {class_name!r}")
+    return kinds[class_name](**config)

@@ -1,0 +1,230 @@
+"""Any metric of the confusion matrix as a Keras loss."""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from typing import Any
+
+import keras
+from keras import ops
+from keras.src.backend import get_keras_mask  # where JAX keeps its masks is not public
+
+from anyloss.arithmetic import Array
+from anyloss.counts import check_finite, count, score_counts
+from anyloss.keras.batch import OPS, dtype_of, make_rows
+from anyloss.keras.config import Configured, register
+from anyloss.metrics import Metric, MetricSpec
+from anyloss.steps import DEFAULT, Amplified
+
+# The weights and masks of the batch at hand, on their way past a user's own `call(y_true, y_pred)`.
+_weights: ContextVar[tuple[Array, ...]] = ContextVar("weights", default=())
+
+EPSILON = 1e-7  # keeps a division in a user's own metric from 0/0
+
+
+def weights_and_masks(y_pred: Array, sample_weight: Array | None) -> tuple[Array, ...]:
+    """What a batch brings along to weigh its rows by."""
+    return tuple(x for x in (sample_weight, get_keras_mask(y_pred)) if x is not None)
+
+
+@register
+class AnyLoss(Configured, keras.losses.Loss):  # type: ignore[misc]
+    """One minus a soft metric of the confusion matrix: train for the metric you report.
+
+    Args:
+        amplifying_scale: the scale of the approximation function, 73 in the paper (default: our
+            default step, see benchmarks/README.md).
+        metric: a name (`"f1"`, see `anyloss.METRICS`), a formula or a function of `tp, fn, fp, tn`.
+            Scale and metric may be given by position, in either order: `AnyLoss("mcc")` as in the
+            other front-ends, `AnyLoss(73.0)` as in the paper's Keras code.
+        name, reduction, dtype: as in every Keras loss. The loss is one number for the batch;
+            `reduction` acts only with `average=None`, which gives one per class.
+        **arguments: `step`, `threshold`, `thresholds`, `average`, `smooth`, `from_logits`,
+            `per_sample`, `multiclass`, `ignore_index`, `validate` and the parameters of the metric,
+            as in `anyloss.torch.AnyLoss`, except that predictions are probabilities by default.
+
+    For a metric of your own, give its formula, or override `call` as in the paper's Keras code:
+
+    >>> class RecallLoss(AnyLoss):
+    ...     def call(self, y_true, y_pred):
+    ...         tn, fn, fp, tp = self.compute_confusion_matrix(y_true, y_pred)
+    ...         return 1 - tp / (tp + fn)
+    >>> y_true, y_pred = [1, 1, 0, 0], [[0.9], [0.4], [0.6], [0.2]]
+    >>> round(float(RecallLoss(73.0)(y_true, y_pred)), 4)
+    0.4997
+    >>> round(float(AnyLoss("recall", amplifying_scale=73.0)(y_true, y_pred)), 4)
+    0.4997
+    """
+
+    def __init__(
+        self,
+        *scale_and_metric: float | MetricSpec | Metric | None,
+        amplifying_scale: float | None = None,
+        metric: MetricSpec | Metric | None = None,
+        name: str | None = None,
+        reduction: str | None = "sum_over_batch_size",
+        dtype: Any = None,
+        **arguments: Any,
+    ) -> None:
+        keras.losses.Loss.__init__(self, name=name, reduction=reduction, dtype=dtype)
+        given: dict[str, Any] = {"amplifying_scale": amplifying_scale, "metric": metric}
+        for each in scale_and_metric:
+            key = "amplifying_scale" if isinstance(each, int | float) else "metric"
+            if each is not None and given[key] is not None:
+                raise TypeError(f"{key} was given twice: {given[key]!r} and {each!r}")
+            given[key] = given[key] if each is None else each
+        self.amplifying_scale = given["amplifying_scale"]
+        scaled = {}
+        if self.amplifying_scale is not None:
+            if arguments.get("step") is not None:
+                raise ValueError(
+                    "amplifying_scale is the scale of the default kind of step; with step= say it "
+                    f"there, as in step=Amplified({self.amplifying_scale}); got both"
+                )
+            threshold = arguments.get("threshold")
+            step = Amplified(self.amplifying_scale, 0.5 if threshold is None else threshold)
+            scaled = {"step": step, "threshold": None}
+        self.configure("f1" if given["metric"] is None else given["metric"], arguments, **scaled)
+
+    def __call__(self, y_true: Array, y_pred: Array, sample_weight: Array | None = None) -> Array:
+        """The loss of a batch; weights and masks weigh in the counts, not in the result."""
+        token = _weights.set(weights_and_masks(y_pred, sample_weight))
+        dtype = self.dtype if self.dtype in OPS else "float32"
+        try:
+            y_true, y_pred = (ops.convert_to_tensor(x, dtype=dtype) for x in (y_true, y_pred))
+            loss = self.call(y_true, y_pred)
+        finally:
+            _weights.reset(token)
+        if self.reduction in ("none", None) or not loss.shape:
+            return loss
+        return ops.sum(loss) if self.reduction == "sum" else ops.mean(loss)
+
+    def call(self, y_true: Array, y_pred: Array) -> Array:
+        """One minus the soft metric. Override it to write a metric with `compute_confusion_matrix`.
+
+        A number for the batch, or one per class with `average=None`.
+        """
+        metric, steps, smooth, options = self.settings
+        rows, checked = make_rows(y_true, y_pred, _weights.get(), options)
+        dtype, total = dtype_of(rows.scores), 0.0
+        for step in steps:
+            step.check_dtype(dtype, OPS[dtype].tiny)
+            found = count(rows, step, options.from_logits, OPS[dtype])
+            score = score_counts(found, metric, rows.layout, OPS[dtype], smooth)
+            if checked:
+                check_finite(found, [ops.convert_to_numpy(x) for x in (score, *found)], metric)
+            total = total + score
+        return 1 - total / len(steps)
+
+    def compute_confusion_matrix(self, y_true: Array, y_pred: Array) -> tuple[Array, ...]:
+        """The soft `(tn, fn, fp, tp)`, each with 1e-7 added so that a ratio of them is finite.
+
+        One number each for a binary column, else one per class.
+        """
+        _, steps, smooth, options = self.settings
+        if len(steps) > 1 or options.per_sample:
+            raise ValueError("compute_confusion_matrix takes no thresholds= and no per_sample=")
+        rows, _ = make_rows(y_true, y_pred, _weights.get(), options)
+        found = count(rows, steps[0], options.from_logits, OPS[dtype_of(rows.scores)])
+        single = rows.layout.kind == "binary"
+        tp, fn, fp, tn = (
+            (x[0, 0, 0] if single else x[0, 0, :]) + (smooth + EPSILON) for x in found
+        )
+        return tn, fn, fp, tp
+
+    def get_config(self) -> dict[str, Any]:
+        own = {"amplifying_scale": self.amplifying_scale, "dtype": self.dtype}
+        base: dict[str, Any] = keras.losses.Loss.get_config(self)
+        return self.arguments_config() | base | own
+
+
+class _Named(AnyLoss):
+    """A loss whose class says its metric."""
+
+    def get_config(self) -> dict[str, Any]:
+        config = super().get_config()
+        del config["metric"]
+        return config
+
+
+@register
+class AccuracyLoss(_Named):
+    """`AnyLoss(amplifying_scale, "accuracy")`."""
+
+    def __init__(self, amplifying_scale: float | None = None, **arguments: Any) -> None:
+        super().__init__(amplifying_scale, "accuracy", **arguments)
+
+
+@register
+class F1Loss(_Named):
+    """`AnyLoss(amplifying_scale, "f1")`.
+
+    >>> float(F1Loss()([1, 0], [[1.0], [0.0]])) < 0.01
+    True
+    """
+
+    def __init__(self, amplifying_scale: float | None = None, **arguments: Any) -> None:
+        super().__init__(amplifying_scale, "f1", **arguments)
+
+
+@register
+class FBetaLoss(_Named):
+    """`AnyLoss(amplifying_scale, "fbeta", beta=beta)`: recall counts `beta` times as much."""
+
+    def __init__(
+        self, beta: float = 1.0, amplifying_scale: float | None = None, **arguments: Any
+    ) -> None:
+        super().__init__(amplifying_scale, "fbeta", beta=beta, **arguments)
+
+
+@register
+class GeometricMeanLoss(_Named):
+    """`AnyLoss(amplifying_scale, "gmean")`: the root of recall times specificity."""
+
+    def __init__(self, amplifying_scale: float | None = None, **arguments: Any) -> None:
+        super().__init__(amplifying_scale, "gmean", **arguments)
+
+
+@register
+class BalancedAccuracyLoss(_Named):
+    """`AnyLoss(amplifying_scale, "balanced_accuracy")`."""
+
+    def __init__(self, amplifying_scale: float | None = None, **arguments: Any) -> None:
+        super().__init__(amplifying_scale, "balanced_accuracy", **arguments)
+
+
+@register
+class MCCLoss(_Named):
+    """`AnyLoss(amplifying_scale, "mcc")`: between 0 (perfect) and 2 (every decision wrong)."""
+
+    def __init__(self, amplifying_scale: float | None = None, **arguments: Any) -> None:
+        super().__init__(amplifying_scale, "mcc", **arguments)
+
+
+@register
+class ApproximationFunction(keras.layers.Layer):  # type: ignore[misc]
+    """AnyLoss's approximation function as a layer: probabilities to nearly binary decisions.
+
+    >>> import numpy as np
+    >>> decide = ApproximationFunction(amplifying_scale=10.0)
+    >>> ops.convert_to_numpy(decide(np.array([0.1, 0.5, 0.9]))).round(3).tolist()
+    [0.018, 0.5, 0.982]
+    """
+
+    def __init__(
+        self, amplifying_scale: float = DEFAULT.scale, threshold: float = 0.5, **arguments: Any
+    ) -> None:
+        super().__init__(**arguments)
+        self.step = Amplified(amplifying_scale, threshold)
+
+    def call(self, probabilities: Array) -> Array:
+        """The soft decision for each probability."""
+        return self.step.both(probabilities, 1 - probabilities, OPS["float32"])[0]
+
+    def compute_output_shape(self, input_shape: tuple[int | None, ...]) -> tuple[int | None, ...]:
+        return input_shape
+
+    def get_config(self) -> dict[str, Any]:
+        own = {"amplifying_scale": self.step.scale, "threshold": self.step.threshold}
+        config: dict[str, Any] = super().get_config() | own
+        return config

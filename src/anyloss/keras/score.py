@@ -1,0 +1,83 @@
+"""An epoch's true score in Keras: counts merged over batches, not a mean of batch scores."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from anyloss.arithmetic import Array
+from anyloss.counts import Counts, count, score_counts
+from anyloss.keras.batch import OPS, dtype_of, make_rows
+from anyloss.keras.config import Configured, register
+from anyloss.keras.loss import weights_and_masks
+from anyloss.metrics import Metric, MetricSpec
+from anyloss.shapes import Layout
+
+
+@register
+class Score(Configured, keras.metrics.Metric):  # type: ignore[misc]
+    """The true metric of the hard decisions: `model.compile(..., metrics=[Score("f1")])`.
+
+    Takes the arguments of `AnyLoss`; of a step only its threshold matters. Its name in the history
+    is the metric's (`"f1"`, `"val_f1"`) unless `name` is given.
+
+    >>> meter = Score("f1")
+    >>> for y_true, y_pred in [([1, 1], [[0.7], [0.3]]), ([0, 1], [[0.9], [0.9]])]:
+    ...     meter.update_state(y_true, y_pred)
+    >>> round(float(meter.result()), 4)
+    0.6667
+    """
+
+    def __init__(
+        self,
+        metric: MetricSpec | Metric = "f1",
+        *,
+        name: str | None = None,
+        dtype: Any = None,
+        **arguments: Any,
+    ) -> None:
+        self.configure(metric, arguments)
+        if len(self.settings.steps) > 1 or self.settings.options.per_sample:
+            raise ValueError("Score merges counts: it takes no thresholds= and no per_sample=")
+        if name is None:
+            name = self.settings.metric.name
+        super().__init__(name=name if name.isidentifier() else "score", dtype=dtype)
+        self._layout: Layout | None = None
+
+    def update_state(
+        self, y_true: Array, y_pred: Array, sample_weight: Array | None = None
+    ) -> None:
+        """Count one batch."""
+        given, options = weights_and_masks(y_pred, sample_weight), self.settings.options
+        rows, _ = make_rows(y_true, y_pred, given, options)
+        self._remember(rows.layout)
+        step = self.settings.steps[0].hard()
+        found = count(rows, step, options.from_logits, OPS[dtype_of(rows.scores)])
+        for cell, more in zip(self._cells, found, strict=True):
+            cell.assign_add(ops.cast(more, cell.dtype))
+
+    def _remember(self, lay: Layout) -> None:
+        if self._layout is None:
+            self._layout = lay
+            self._cells = [
+                self.add_weight(shape=(1, 1, lay.classes), initializer="zeros", name=name)
+                for name in ("tp", "fn", "fp", "tn")
+            ]
+        elif self._layout != lay:
+            raise ValueError(
+                "all batches must have one kind and number of classes; had "
+                f"{self._layout.kind} of {self._layout.classes}, got {lay.kind} of {lay.classes}"
+            )
+
+    def result(self) -> Array:
+        """The metric of all batches since the last reset: a scalar, or one number per class."""
+        if self._layout is None:
+            return ops.convert_to_tensor(0.0, dtype=self.dtype)
+        cells = Counts(*(ops.convert_to_tensor(cell) for cell in self._cells))
+        return score_counts(cells, self.settings.metric, self._layout, OPS[dtype_of(cells.tp)])
+
+    def get_config(self) -> dict[str, Any]:
+        base: dict[str, Any] = keras.metrics.Metric.get_config(self)
+        return self.arguments_config() | base
