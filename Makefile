@@ -2,10 +2,11 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+TENSORFLOW := .venv-tensorflow
 # The constraints name the versions that are tested; torch's is the one whose build needs no GPU.
-INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
+INSTALL := pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
 
-.PHONY: demo test lint types tests clean
+.PHONY: demo test lint types tests test-tensorflow clean
 
 demo: $(VENV)/installed-demo
 	$(BIN)/python examples/demo.py
@@ -21,18 +22,30 @@ types: $(VENV)/installed-dev
 	$(BIN)/mypy
 
 tests: $(VENV)/installed-dev
-	$(BIN)/python -m pytest -n 2 --cov --cov-report=term-missing
+	$(BIN)/python -m pytest -n 2 --cov --cov-report=
+	KERAS_BACKEND=jax $(BIN)/python -m pytest -n 2 -k keras tests/test_keras.py \
+		tests/test_agreement.py --cov --cov-append --cov-report=term-missing
+
+# TensorFlow is large and stays in an environment of its own.
+test-tensorflow: $(TENSORFLOW)/installed
+	KERAS_BACKEND=tensorflow $(TENSORFLOW)/bin/python -m pytest -k keras tests/test_keras.py \
+		tests/test_agreement.py
 
 $(VENV)/bin/pip:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/installed-demo: pyproject.toml constraints.txt | $(VENV)/bin/pip
-	$(INSTALL) ".[demo]"
+	$(BIN)/$(INSTALL) ".[demo]"
 	@touch $@
 
 $(VENV)/installed-dev: pyproject.toml constraints.txt | $(VENV)/bin/pip
-	$(INSTALL) ".[dev]"
+	$(BIN)/$(INSTALL) ".[dev]"
+	@touch $@
+
+$(TENSORFLOW)/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(TENSORFLOW)
+	$(TENSORFLOW)/bin/$(INSTALL) ".[test-tensorflow]"
 	@touch $@
 
 clean:
-	rm -rf $(VENV) dist .pytest_cache .mypy_cache .ruff_cache .coverage
+	rm -rf $(VENV) $(TENSORFLOW) dist .pytest_cache .mypy_cache .ruff_cache .coverage

@@ -52,6 +52,8 @@ def cases():
     for kind in AVERAGES:
         yield f"weights-{kind}", kind, "f1", {"step": step, "weight": WEIGHT}
         yield f"smooth-{kind}", kind, "mcc", {"step": step, "smooth": 0.5}
+    for each in (step, LogitSigmoid(2.0, 0.5)):
+        yield f"probabilities-{each}", "binary", "f1", {"step": each, "from_logits": False}
     yield "formula", "binary", "tp / (tp + 0.3*fp + 2*fn)", {"step": step}
     yield "ignored", "multiclass", "f1", {"step": step, "ignore_index": 2}
 
@@ -89,7 +91,9 @@ def in_keras(z, y, metric, arguments):
 
     given = dict(arguments)
     weight = given.pop("weight", None)
-    criterion = AnyLoss(metric, dtype=str(z.dtype), reduction="none", from_logits=True, **given)
+    criterion = AnyLoss(
+        metric, dtype=str(z.dtype), reduction="none", **{"from_logits": True} | given
+    )
 
     def loss(logits):
         return criterion(y, logits, weight)
@@ -131,7 +135,9 @@ FRONT_ENDS = {
 def test_the_value_and_the_gradient_are_those_of_the_closed_form(case, front_end, dtype, tolerance):
     _, kind, metric, arguments = case
     z, y = LOGITS[kind].astype(dtype), LABELS[kind]
-    score, slope = anyloss.gradient(y, z.astype(float), metric, from_logits=True, **arguments)
+    if not arguments.get("from_logits", True):
+        z = 1 / (1 + np.exp(-z))
+    score, slope = anyloss.gradient(y, z.astype(float), metric, **{"from_logits": True} | arguments)
     value, gradient = FRONT_ENDS[front_end](z, y, metric, arguments)
     assert value.dtype == gradient.dtype == dtype
     assert value == pytest.approx(1 - np.asarray(score), rel=0, abs=tolerance)

@@ -9,18 +9,35 @@ ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 
 
+def run_examples(path, capsys):
+    """The numbers that the examples of a document print."""
+    namespace = {}
+    for block in re.findall(r"```python\n(.*?)```", path.read_text(), re.DOTALL):
+        exec(compile(block, path.name, "exec"), namespace)  # our own text
+    return [float(x) for x in re.findall(r": ([\d.]+)", capsys.readouterr().out)]
+
+
 def test_the_examples_of_the_readme_run(capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    namespace = {}
-    for block in re.findall(r"```python\n(.*?)```", README, re.DOTALL):
-        exec(compile(block, "README.md", "exec"), namespace)  # our own text
-    printed = capsys.readouterr().out
-    score, _, epoch, mcc, wine, frame = (float(x) for x in re.findall(r": ([\d.]+)", printed))
+    score, _, epoch, keras, mcc, wine, frame = run_examples(ROOT / "README.md", capsys)
     assert score > 0.85
     assert abs(score - epoch) < 1e-6
+    assert keras > 0.7
     assert mcc > 0.9
     assert wine > 0.95
     assert frame == 1
+
+
+def test_the_examples_of_the_keras_page_run(capsys):
+    score, recall = run_examples(ROOT / "docs" / "keras.md", capsys)
+    assert score > 0.9
+    assert abs(recall - 0.5) < 1e-3
+
+
+def test_the_examples_of_the_jax_page_run(capsys):
+    score, split = run_examples(ROOT / "docs" / "jax.md", capsys)
+    assert score > 0.97
+    assert split < 0.1
 
 
 def test_the_tables_name_what_there_is():

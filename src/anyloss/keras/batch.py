@@ -21,6 +21,14 @@ from anyloss.shapes import Layout, Rows, check_values, layout, spread
 Shape = tuple[int | None, ...]
 
 
+def _sin(x: Array) -> Array:
+    if keras.backend.backend() == "jax":  # Keras would bring double down to single precision
+        import jax.numpy
+
+        return jax.numpy.sin(x)
+    return ops.sin(x)
+
+
 def _ops(dtype: str) -> Ops:
     def where(condition: Array, yes: Array, no: Array) -> Array:
         if not (ops.is_tensor(yes) or ops.is_tensor(no)):
@@ -31,7 +39,7 @@ def _ops(dtype: str) -> Ops:
         sigmoid=ops.sigmoid,
         exp=ops.exp,
         log=ops.log,
-        sin=ops.sin,
+        sin=_sin,
         where=where,
         argmax=lambda x: ops.argmax(x, axis=-1, keepdims=True),
         one_hot=lambda index, classes: ops.equal(index, ops.arange(classes, dtype="int32")),

@@ -1,0 +1,179 @@
+"""JAX: transformations, devices, half precision, bad input. Values are in test_agreement."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+from sklearn.metrics import f1_score, matthews_corrcoef
+
+import anyloss
+from anyloss.steps import Amplified, Linear
+
+jax = pytest.importorskip("jax")
+import jax.numpy as jnp  # noqa: E402
+from jax.sharding import Mesh, PartitionSpec  # noqa: E402
+
+from anyloss.jax import any_loss, score, soft_score  # noqa: E402
+
+RNG = np.random.default_rng(3)
+Z = RNG.normal(size=64).astype(np.float32)
+Y = (RNG.random(64) < 0.3).astype(np.int32)
+P = PartitionSpec
+
+
+def test_jit_and_vmap_give_the_plain_values():
+    plain = float(any_loss(Z, Y, "mcc"))
+    assert jax.jit(partial(any_loss, metric="mcc"))(Z, Y) == pytest.approx(plain, abs=1e-6)
+    pairs = jax.vmap(partial(any_loss, metric="mcc"))(Z.reshape(4, 16), Y.reshape(4, 16))
+    for k in range(4):
+        one = float(any_loss(Z.reshape(4, 16)[k], Y.reshape(4, 16)[k], "mcc"))
+        assert pairs[k] == pytest.approx(one, abs=1e-6)
+
+
+def test_vmap_over_models_gives_each_its_gradient():
+    X = RNG.normal(size=(64, 3)).astype(np.float32)
+    models = RNG.normal(size=(5, 3)).astype(np.float32)
+    slope = jax.grad(lambda w: any_loss(X @ w, Y))
+    together = jax.vmap(slope)(models)
+    for k in range(5):
+        assert np.asarray(together[k]) == pytest.approx(np.asarray(slope(models[k])), abs=1e-6)
+
+
+def test_the_hard_score_is_scikit_learns():
+    assert score(Z, Y, "f1") == pytest.approx(f1_score(Y, Z > 0), abs=1e-6)
+    assert score(Z, Y, "mcc") == pytest.approx(matthews_corrcoef(Y, Z > 0), abs=1e-6)
+    high = f1_score(Y, 1 / (1 + np.exp(-Z)) > 0.7)
+    assert score(Z, Y, threshold=0.7, smooth=3.0) == pytest.approx(high, abs=1e-6)
+
+
+def test_the_mean_over_thresholds():
+    given = [0.2, 0.5, 0.8]
+    each = [any_loss(Z, Y, step=Linear(threshold=t)) for t in given]
+    whole = any_loss(Z, Y, step=Linear(), thresholds=given)
+    assert whole == pytest.approx(np.mean(each), abs=1e-6)
+
+
+@pytest.mark.parametrize("metric", ["f1", "mcc"])
+def test_rows_split_over_two_devices_give_the_loss_of_the_whole_batch(metric):
+    """Uneven parts of the positives: the mean of two part losses would be another number."""
+    assert jax.device_count() >= 2
+    order = np.argsort(-Y)  # nearly all positives on the first device
+    X = RNG.normal(size=(64, 3)).astype(np.float32)[order]
+    y, w = Y[order], RNG.normal(size=3).astype(np.float32)
+    mesh = Mesh(np.array(jax.devices()[:2]), ("rows",))
+
+    def loss(w, X, y, axis_name=None):
+        return any_loss(X @ w, y, metric, axis_name=axis_name)
+
+    split = jax.shard_map(
+        partial(jax.value_and_grad(loss), axis_name="rows"),
+        mesh=mesh,
+        in_specs=(P(), P("rows"), P("rows")),
+        out_specs=(P(), P()),
+    )
+    value, gradient = jax.jit(split)(w, X, y)
+    expected, slope = jax.value_and_grad(loss)(w, X, y)
+    assert value == pytest.approx(float(expected), abs=1e-6)
+    assert np.asarray(gradient) == pytest.approx(np.asarray(slope), abs=1e-6)
+    halves = [float(loss(w, X[part], y[part])) for part in (slice(32), slice(32, 64))]
+    assert abs(np.mean(halves) - float(expected)) > 0.01
+
+
+def test_bfloat16_is_counted_in_float32():
+    z = jnp.zeros(1001, jnp.bfloat16) + 20
+    y = jnp.ones(1001, jnp.int32)
+    assert soft_score(z, y, "tp / 1001", step=Amplified(73.0)) == pytest.approx(1, abs=1e-6)
+    half = jnp.asarray(Z, jnp.bfloat16)
+    value, gradient = jax.value_and_grad(any_loss)(half, Y)
+    wide = half.astype(jnp.float32)
+    expected, slope = jax.value_and_grad(any_loss)(wide, Y)
+    assert value.dtype == jnp.float32
+    assert gradient.dtype == jnp.bfloat16
+    assert value == pytest.approx(float(expected), abs=1e-6)
+    rounded = np.asarray(gradient.astype(jnp.float32))
+    assert rounded == pytest.approx(np.asarray(slope), rel=2**-8)
+
+
+def test_ten_million_rows_are_summed_rightly():
+    z = RNG.normal(size=10_000_000).astype(np.float32)
+    y = (RNG.random(10_000_000) < 0.01).astype(np.int8)
+    expected = anyloss.score(y, z, "f1", Amplified(10.0), from_logits=True)
+    assert jax.jit(soft_score)(z, y) == pytest.approx(expected, abs=1e-6)
+
+
+def test_a_sure_row_keeps_its_gradient_in_float32():
+    z, y = jnp.array([12.0, -12.0, 0.0]), jnp.array([0, 1, 1])
+    gradient = jax.grad(partial(any_loss, step=Amplified(73.0)))(z, y)
+    expected = -anyloss.gradient(y, z, "f1", Amplified(73.0), from_logits=True)[1]
+    assert (np.asarray(gradient) != 0).all()
+    assert np.asarray(gradient) == pytest.approx(expected, rel=1e-4)
+
+
+@pytest.mark.parametrize("y", [np.zeros(8, int), np.ones(8, int)])
+@pytest.mark.parametrize("metric", ["f1", "mcc", "gmean", "p4"])
+def test_a_batch_of_one_class_is_finite(y, metric):
+    for z in (np.zeros(8), np.full(8, 200.0), np.full(8, -200.0)):
+        value, gradient = jax.value_and_grad(partial(any_loss, metric=metric))(jnp.asarray(z), y)
+        assert np.isfinite(value)
+        assert np.isfinite(gradient).all()
+
+
+def test_values_are_looked_at_outside_of_transformations_only():
+    wrong = np.full(64, 2)
+    with pytest.raises(ValueError, match="labels must lie in"):
+        any_loss(Z, wrong)
+    with pytest.raises(ValueError, match="logits must lie in"):
+        any_loss(np.full(64, np.nan, np.float32), Y)
+    assert np.isfinite(any_loss(Z, wrong, validate=False))
+    assert np.isfinite(jax.jit(any_loss)(Z, wrong))
+
+
+@pytest.mark.parametrize(
+    ("logits", "labels", "arguments", "error", "match"),
+    [
+        (Z[:, None], Y, {}, ValueError, "labels must have the shape of the scores"),
+        (Z, Y, {"metric": "f1_scor"}, ValueError, "did you mean"),
+        (Z, Y, {"average": "mean"}, ValueError, "average must be one of"),
+        (Z, Y, {"step": "soft"}, TypeError, "step must be one of"),
+        (Z, Y, {"weight": np.ones(5)}, ValueError, "weight must have shape"),
+        (Z, Y, {"weight": -np.ones(64)}, ValueError, "weights must lie in"),
+        (Z, Y, {"bta": 2}, TypeError, "unknown argument"),
+        (Y, Y, {}, TypeError, "floating-point scores; got int32"),
+        (Z + 0j, Y, {}, TypeError, "real numbers"),
+        ("text", Y, {}, TypeError, "logits must be an array of numbers; got str"),
+        (Z, Y, {"step": Amplified(400.0)}, ValueError, "scale must be at most"),
+        (Z * 0 + 0.5, Y, {"from_logits": False, "metric": lambda tp, fn, fp, tn: tp + 1e39 * fp},
+         ValueError, "finite"),
+    ],
+)  # fmt: skip
+def test_bad_input_says_what_was_expected(logits, labels, arguments, error, match):
+    with pytest.raises(error, match=match):
+        any_loss(logits, labels, **arguments)
+
+
+def test_an_optax_loop_learns_f1():
+    """The loop of docs/jax.md, on scikit-learn's breast cancer data made rare."""
+    optax = pytest.importorskip("optax")
+    from sklearn.datasets import load_breast_cancer
+
+    X, benign = load_breast_cancer(return_X_y=True)
+    keep = np.flatnonzero((benign == 1) | (np.arange(len(X)) % 8 == 0))
+    X = ((X - X[keep].mean(0)) / X[keep].std(0))[keep].astype(np.float32)
+    y = 1 - benign[keep]
+    assert 0.03 < y.mean() < 0.1
+    optimizer = optax.adam(0.05)
+
+    @jax.jit
+    def step(w, state):
+        value, gradient = jax.value_and_grad(lambda w: any_loss(X @ w[1:] + w[0], y, "f1"))(w)
+        change, state = optimizer.update(gradient, state)
+        return optax.apply_updates(w, change), state, value
+
+    w = jnp.zeros(31)
+    state, losses = optimizer.init(w), []
+    for _ in range(300):
+        w, state, value = step(w, state)
+        losses.append(float(value))
+    assert losses[0] > 0.8
+    assert losses[-1] < 0.1
+    assert f1_score(y, np.asarray(X @ w[1:] + w[0]) > 0) > 0.95
