@@ -10,8 +10,9 @@ try:
     import keras as _keras  # noqa: F401  # for the hint below; the rooms import it themselves
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
-        "anyloss.keras needs Keras 3 (pip install 'anyloss[keras]') and the backend that the variable "
-        f"KERAS_BACKEND names, torch, jax or tensorflow (its default); missing: {error.name}"
+        "anyloss.keras needs Keras 3 (pip install 'anyloss[keras]') and the backend that the "
+        "variable KERAS_BACKEND names: torch, jax or tensorflow, its default; "
+        f"missing: {error.name}"
     ) from error
 
 from anyloss.keras.loss import (
