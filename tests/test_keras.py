@@ -437,6 +437,8 @@ def test_a_missing_backend_is_named():
         (lambda: F1Loss(scale=3.0), TypeError, "unknown argument 'scale'"),
         (lambda: F1Loss(400.0)(Y, P), ValueError, "scale must be at most"),
         (lambda: F1Loss(reduction="all"), ValueError, "reduction"),
+        (lambda: AnyLoss(lambda tp, fn, fp, tn: tp + 1e39 * fp)(Y, keras.Variable(P)),
+         ValueError, "is not finite for the counts"),
         (lambda: Score("f1", thresholds=[0.2, 0.4]), ValueError, "merges counts"),
         (lambda: AnyLoss.from_config({"step": {"class_name": "os", "config": {}}}),
          ValueError, "a saved step must be one of"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextvars import ContextVar
+from numbers import Real
 from typing import Any
 
 import keras
@@ -10,7 +11,7 @@ from keras import ops
 from keras.src.backend import get_keras_mask  # where JAX keeps its masks is not public
 
 from anyloss.arithmetic import Array
-from anyloss.counts import check_finite, count, score_counts
+from anyloss.counts import Counts, check_finite, count, score_counts
 from anyloss.keras.batch import OPS, dtype_of, make_rows
 from anyloss.keras.config import Configured, register
 from anyloss.metrics import Metric, MetricSpec
@@ -69,7 +70,7 @@ class AnyLoss(Configured, keras.losses.Loss):  # type: ignore[misc]
         keras.losses.Loss.__init__(self, name=name, reduction=reduction, dtype=dtype)
         given: dict[str, Any] = {"amplifying_scale": amplifying_scale, "metric": metric}
         for each in scale_and_metric:
-            key = "amplifying_scale" if isinstance(each, int | float) else "metric"
+            key = "amplifying_scale" if isinstance(each, Real) else "metric"
             if each is not None and given[key] is not None:
                 raise TypeError(f"{key} was given twice: {given[key]!r} and {each!r}")
             given[key] = given[key] if each is None else each
@@ -112,7 +113,8 @@ class AnyLoss(Configured, keras.losses.Loss):  # type: ignore[misc]
             found = count(rows, step, options.from_logits, OPS[dtype])
             score = score_counts(found, metric, rows.layout, OPS[dtype], smooth)
             if checked:
-                check_finite(found, [ops.convert_to_numpy(x) for x in (score, *found)], metric)
+                cells = Counts(*map(ops.convert_to_numpy, found))
+                check_finite(cells, [ops.convert_to_numpy(score), *cells], metric)
             total = total + score
         return 1 - total / len(steps)
 
