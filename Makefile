@@ -22,8 +22,8 @@ types: $(VENV)/installed-dev
 	$(BIN)/mypy
 
 tests: $(VENV)/installed-dev
-	$(BIN)/python -m pytest -n 2 --cov --cov-report=
-	KERAS_BACKEND=jax $(BIN)/python -m pytest -n 2 -k keras tests/test_keras.py \
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --cov --cov-report=
+	OMP_NUM_THREADS=1 KERAS_BACKEND=jax $(BIN)/python -m pytest -n 2 -k keras tests/test_keras.py \
 		tests/test_agreement.py --cov --cov-append --cov-report=term-missing
 
 # TensorFlow is large and stays in an environment of its own.
