@@ -20,7 +20,7 @@ from anyloss.metrics import Metric, MetricSpec
 from anyloss.metrics import metric as find_metric
 from anyloss.steps import Step
 
-LIBRARIES = {"lightgbm": (4, 0), "xgboost": (2, 0), "catboost": (1, 2)}  # and the oldest version
+LIBRARIES = {"lightgbm": (4, 7), "xgboost": (3, 0), "catboost": (1, 2)}  # and the oldest version
 
 
 def require(library: str) -> Any:

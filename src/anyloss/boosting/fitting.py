@@ -1,0 +1,138 @@
+"""The recipe for trees: log-loss, the threshold into the start margin, the metric, a mean.
+
+1. **Log-loss first**, on the rows outside each of some inner folds: as many fits as a rival needs to
+   tune its threshold.
+2. **The threshold into the start margin.** Of all held-out margins together: the offset at which
+   their *soft* metric is highest. An exact sweep of the hard metric follows the noise of a few rows.
+3. **Then the metric**, some further rounds for each fold's model, on the rows it was fitted on. They
+   start from the *held-out* margins of these rows: trees know the rows they were fitted on nearly
+   by heart, so their own margins there leave the metric nothing to correct.
+4. **How far to go** is chosen on the held-out rows: all the way, half way (the mean of the tuned
+   and the refined model), or not at all.
+5. The margin is the mean over the folds' models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from anyloss.arithmetic import Array
+from anyloss.boosting.core import soft_score
+from anyloss.boosting.libraries import Goal, Library, Plan, Rows
+from anyloss.counts import score
+
+SHARES = (1.0, 0.5, 0.0)  # of the refinement; of equals the first is taken
+GRID, ZOOMS = 33, 3
+
+
+@dataclass(frozen=True)
+class Boosted:
+    """Models by log-loss, their refinements, what to subtract, and how much of a refinement counts.
+
+    `start_score` is the metric of the started models on the rows that each did not see,
+    `held_out_score` that of the models as they predict.
+    """
+
+    started: list[Any]
+    refined: list[Any]
+    offset: float
+    share: float
+    start_score: float
+    held_out_score: float
+
+    def margin(self, library: Library, X: Any) -> Array:
+        """Above 0 for rows of the positive class."""
+        z = np.mean([library.margin(model, X) for model in self.started], axis=0) - self.offset
+        if not self.share:
+            return z
+        return z + self.share * np.mean([library.margin(x, X) for x in self.refined], axis=0)
+
+
+def fit(
+    library: Library,
+    rows: Rows,
+    held: Array,
+    goal: Goal,
+    plan: Plan,
+    refine_rounds: int,
+    valid: Rows | None = None,
+) -> Boosted:
+    """Train for a metric. `held` `(members, rows)` says which rows each member does not see."""
+    seen = [np.flatnonzero(~x) for x in held]
+    started = [library.train(take(rows, at), plan, valid, None) for at in seen]
+    z = _held_out(library, started, rows.X, held)
+    offset = best_offset(z, rows, goal)
+    z -= offset
+    if any(np.ptp(z[own]) == 0 for own in held if own.any()):
+        reached = hard_score(z, rows, goal)  # trees that found nothing to split: leave it at that
+        return Boosted(started, [], offset, 0.0, reached, reached)
+    name, _ = library.rounds(plan.parameters)
+    further = plan._replace(parameters=plan.parameters | {name: refine_rounds})
+    refined = []
+    for at, model in zip(seen, started, strict=True):
+        begun = take(rows._replace(margin=z), at)
+        known = valid and valid._replace(margin=library.margin(model, valid.X) - offset)
+        refined.append(library.train(begun, further, known, goal))
+    gain = _held_out(library, refined, rows.X, held)
+    share = best_share(z, gain, rows, goal)
+    ends = [hard_score(x, rows, goal) for x in (z, z + share * gain)]
+    return Boosted(started, refined if share else [], offset, share, *ends)
+
+
+def take(rows: Rows, at: Array) -> Rows:
+    """Some of the rows."""
+    part = rows.X.iloc[at] if hasattr(rows.X, "iloc") else rows.X[at]
+    return Rows(part, *(None if x is None else x[at] for x in rows[1:]))
+
+
+def _held_out(library: Library, models: Sequence[Any], X: Any, held: Array) -> Array:
+    """Each row's margin by the model that did not see it; the mean where none held it out."""
+    margins = np.empty(held.shape[1])
+    for model, rows in zip(models, held, strict=True):
+        at = np.flatnonzero(rows)
+        if len(at):
+            margins[at] = library.margin(model, take(Rows(X, rows), at).X)
+    rest = np.flatnonzero(~held.any(axis=0))
+    if len(rest):
+        part = take(Rows(X, held[0]), rest).X
+        margins[rest] = np.mean([library.margin(model, part) for model in models], axis=0)
+    return margins
+
+
+def best_offset(z: Array, rows: Rows, goal: Goal) -> float:
+    """What to subtract from margins for the best soft metric, by a grid that is narrowed thrice.
+
+    >>> from anyloss import metric
+    >>> from anyloss.steps import Uniform
+    >>> rows = Rows(None, np.array([0.0, 0.0, 0.0, 1.0, 1.0]))
+    >>> at = best_offset(np.array([-30.0, -29.0, 0.0, 40.0, 41.0]), rows, Goal(metric("f1"), Uniform()))
+    >>> 0 < at < 40
+    True
+    """
+    low, high = float(z.min()) - 1, float(z.max()) + 1
+    best = 0.0
+    for _ in range(ZOOMS):
+        grid = np.linspace(low, high, GRID)
+        reached = [soft_score(z - t, rows.y, goal.metric, goal.step, rows.weight) for t in grid]
+        top = np.flatnonzero(np.isclose(reached, max(reached), rtol=0, atol=1e-12))
+        k = top[len(top) // 2]
+        best, low, high = float(grid[k]), float(grid[max(k - 1, 0)]), float(grid[min(k + 1, GRID - 1)])
+    return best
+
+
+def best_share(z: Array, gain: Array, rows: Rows, goal: Goal) -> float:
+    """How much of the refinement to keep, by the soft metric of the held-out rows."""
+    scores = [
+        soft_score(z + share * gain, rows.y, goal.metric, goal.step, rows.weight)
+        for share in SHARES
+    ]
+    return SHARES[int(np.argmax(scores))]
+
+
+def hard_score(z: Array, rows: Rows, goal: Goal) -> float:
+    """The metric of the decisions."""
+    return float(score(rows.y, z, goal.metric, from_logits=True, weight=rows.weight))
