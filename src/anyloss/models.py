@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,18 @@ from anyloss.metrics import metric as find_metric
 
 VERSION = 1
 DESCRIPTION, ARRAYS = "model.json", "arrays.safetensors"
+
+
+@contextmanager
+def unchanged_on_error(model: Any) -> Iterator[None]:
+    """If what is done here fails, or is stopped, the model is left as it was before."""
+    before = dict(vars(model))
+    try:
+        yield
+    except BaseException:
+        model.__dict__.clear()
+        model.__dict__.update(before)
+        raise
 
 
 def save_model(
@@ -37,7 +50,7 @@ def save_folder(
     path: Path | str,
     kind: str,
     description: dict[str, Any],
-    files: dict[str, Callable[[Path], None]],
+    files: Mapping[str, Callable[[Path], None]],
 ) -> None:
     """Write a model folder; an older model folder at that place is replaced, nothing else is.
 
@@ -88,9 +101,7 @@ def load_model(path: Path | str, kind: str) -> tuple[dict[str, Any], dict[str, A
         raise ValueError(f"{path} cannot be read, it may be damaged: {error}") from None
 
 
-def load_description(
-    path: Path | str, kind: str, files: list[str] | None = None
-) -> dict[str, Any]:
+def load_description(path: Path | str, kind: str, files: list[str] | None = None) -> dict[str, Any]:
     """Read `model.json`; the files it lists, or those named here, must be there."""
     path = Path(path)
     _require_file(path, DESCRIPTION)

@@ -29,6 +29,7 @@ from anyloss.models import (
     metric_from_json,
     metric_to_json,
     save_model,
+    unchanged_on_error,
 )
 from anyloss.recipe import OnStep, fit, ignore, vote
 from anyloss.recipe.networks import Layers, forward
@@ -124,13 +125,8 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         If that fails, or is stopped, everything is left as it was before.
         """
-        before = dict(vars(self))
-        try:
+        with unchanged_on_error(self):
             return self._fit(X, y, sample_weight)
-        except BaseException:
-            self.__dict__.clear()
-            self.__dict__.update(before)
-            raise
 
     def _fit(self, X: Array, y: Array, sample_weight: Array | None) -> Self:
         find_metric(self.metric)

@@ -14,8 +14,7 @@ import numpy as np
 
 from anyloss.arithmetic import Array
 from anyloss.boosting.blocks import BlockMetric, BlockObjective
-from anyloss.boosting.core import gradient_and_curvature, step_of
-from anyloss.counts import score
+from anyloss.boosting.core import gradient_and_curvature, hard_score, step_of
 from anyloss.metrics import Metric, MetricSpec
 from anyloss.metrics import metric as find_metric
 from anyloss.steps import Step
@@ -49,7 +48,7 @@ class Given(NamedTuple):
 
 
 def _given(first: Any, second: Any, weight: Any) -> Given:
-    """Tell the native call `(margins, data set)` from scikit-learn's `(labels, margins, weights)`."""
+    """Tell the native call, margins and a data set, from labels, margins and weights."""
     native = hasattr(second, "get_label")
     if native:
         y, z, weight = second.get_label(), first, second.get_weight()
@@ -69,11 +68,9 @@ def _given(first: Any, second: Any, weight: Any) -> Given:
 
 def check_labels(y: Array, both: bool = True) -> None:
     """Refuse labels other than 0 and 1, and a training set of one class."""
-    if ((y != 0) & (y != 1)).any():
-        raise ValueError(
-            f"labels must be 0 and 1, with no NaN; got {np.unique(y)[:5].tolist()}"
-        )
-    if both and (y == y[:1]).all():
+    if (y * y != y).any():
+        raise ValueError(f"labels must be 0 and 1, with no NaN; got {np.unique(y)[:5].tolist()}")
+    if both and y.min() == y.max():
         raise ValueError(f"training needs rows of both classes; got one class, {y[:1].tolist()}")
 
 
@@ -112,7 +109,7 @@ class EvalMetric:
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
         y, z, weight, native = _given(y_true, y_pred, sample_weight)
         check_labels(y, both=False)
-        value = score(y, z, self.metric, from_logits=self.from_logits, weight=weight)
+        value = hard_score(z, y, self.metric, weight, at=0.0 if self.from_logits else 0.5)
         if self.library == "lightgbm":
             return self.__name__, value, True
         return (self.__name__, value) if native else value

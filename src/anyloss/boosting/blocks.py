@@ -14,9 +14,9 @@ from typing import Any, Self
 import numpy as np
 
 from anyloss.arithmetic import Array
-from anyloss.boosting.core import Worth, decisions, derivatives, soft_counts, worth
-from anyloss.counts import Counts, score
+from anyloss.boosting.core import decisions, derivatives, hard_score, worth
 from anyloss.metrics import Metric
+from anyloss.slopes import column_counts
 from anyloss.steps import Step
 
 # What CatBoost must be told, or its trees see other counts than the last evaluation.
@@ -52,7 +52,7 @@ class BlockMetric:
         z, y = np.asarray(approxes[0], dtype=float), np.asarray(target, dtype=float)
         w = None if weight is None or not len(weight) else np.asarray(weight, dtype=float)
         self.seen(z, y, w)
-        return float(score(y, z, self.metric, from_logits=True, weight=w)), 1.0
+        return hard_score(z, y, self.metric, w), 1.0
 
     def seen(self, z: Array, y: Array, weight: Array | None) -> None:
         """Told of each set of rows that is evaluated."""
@@ -73,10 +73,14 @@ class BlockObjective(BlockMetric):
     ) -> None:
         super().__init__(metric)
         self.step, self.rows = step, len(y)
-        self.shown = 0  # rows of blocks since the training set was last seen
-        self.fresh = True
-        self.counts = soft_counts(decisions(np.asarray(margin, float), step)[0], y, weight)
-        self.worth: Worth = worth(self.counts, metric)
+        self.count(np.array(margin, dtype=float), y, weight)
+
+    def count(self, z: Array, y: Array, weight: Array | None) -> None:
+        """Keep the counts of the whole training set for the next tree."""
+        a, _, factor = decisions(z, self.step)
+        self.counts = column_counts(a, y, weight)
+        self.worth = worth(self.counts, self.metric, factor)
+        self.fresh, self.shown = True, 0  # no block, and no row of one, since then
 
     def seen(self, z: Array, y: Array, weight: Array | None) -> None:
         # After a tree the training set is evaluated first, then the others.
@@ -87,11 +91,11 @@ class BlockObjective(BlockMetric):
                 f"the training set must be evaluated after every tree: expected its {self.rows} "
                 f"rows, got {len(y)}. Use eval_metric=<this objective> and metric_period=1"
             )
-        self.counts: Counts = soft_counts(decisions(z, self.step)[0], y, weight)
-        self.worth = worth(self.counts, self.metric)
-        self.fresh, self.shown = True, 0
+        self.count(z, y, weight)
 
-    def calc_ders_range(self, approxes: Any, targets: Any, weights: Any) -> list[tuple[float, float]]:
+    def calc_ders_range(
+        self, approxes: Any, targets: Any, weights: Any
+    ) -> list[tuple[float, float]]:
         """Minus gradient and minus curvature of a block: CatBoost maximises."""
         z, y = np.asarray(approxes, dtype=float), np.asarray(targets, dtype=float)
         w = None if weights is None or not len(weights) else np.asarray(weights, dtype=float)

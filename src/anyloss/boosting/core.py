@@ -20,12 +20,12 @@ from typing import NamedTuple
 import numpy as np
 
 from anyloss.arithmetic import NUMPY, Array
-from anyloss.counts import Counts, counts_of_sums, pair
+from anyloss.counts import Counts, pair
 from anyloss.metrics import Metric
-from anyloss.slopes import binary_slopes
+from anyloss.slopes import binary_slopes, column_counts, column_decisions
 from anyloss.steps import Amplified, Step, Uniform
 
-LEAST, MOST = 1e-16, 1e30  # of what a library is given, in its float32
+LEAST, MOST = 1e-16, 1e20  # what a library is given must fit into its float32
 
 
 def step_of(scale: float | str) -> Step:
@@ -51,30 +51,23 @@ class Worth(NamedTuple):
     average: float
 
 
-def decisions(margin: Array, step: Step) -> tuple[Array, Array]:
-    """The soft decision of each row, and its slope by the margin.
+def decisions(margin: Array, step: Step) -> tuple[Array, Array, float]:
+    """The soft decision of each row, its slope by the margin, and a factor of the slopes.
 
-    >>> a, slope = decisions(np.zeros(1), Uniform())
-    >>> a.tolist(), slope.tolist()
-    ([0.5], [0.25])
+    >>> a, slope, factor = decisions(np.zeros(1), Uniform())
+    >>> a.tolist(), slope.tolist(), factor
+    ([0.5], [0.25], 1.0)
     """
+    if isinstance(step, Amplified) or (isinstance(step, Uniform) and step.is_identity):
+        return column_decisions(margin, step)
     p, q = pair(margin, step, "binary", True, NUMPY)
     a, _ = step.both(p, q, NUMPY)
     slope = step.density(p, q, NUMPY)
-    return a, (slope if step.on_logit else slope * p * q)
+    return a, (slope if step.on_logit else slope * p * q), 1.0
 
 
-def soft_counts(a: Array, y: Array, weight: Array | None = None) -> Counts:
-    """The four cells of soft decisions `a` and labels 0 and 1, in plain floats."""
-    if weight is None:
-        sums = a.sum(), a @ y, y.sum(), len(y)
-    else:
-        sums = a @ weight, a @ (weight * y), weight @ y, weight.sum()
-    return counts_of_sums(*(float(x) for x in sums))
-
-
-def worth(counts: Counts, metric: Metric) -> Worth:
-    """The slopes of the metric at some counts, in the unit of `n (1 - metric)`.
+def worth(counts: Counts, metric: Metric, factor: float = 1.0) -> Worth:
+    """The slopes of the metric at some counts, in the unit of `n (1 - metric)`, times a factor.
 
     >>> from anyloss import metric
     >>> worth(Counts(tp=80.0, fn=20.0, fp=20.0, tn=880.0), metric("f1"))
@@ -82,20 +75,20 @@ def worth(counts: Counts, metric: Metric) -> Worth:
     """
     _, A, B = binary_slopes(counts, metric)
     positives, negatives = counts.tp + counts.fn, counts.fp + counts.tn
-    A, B = (min(max(x, -MOST), MOST) for x in (A, B))
-    n = positives + negatives
-    return Worth(n * A, n * B, positives * abs(A) + negatives * abs(B))
+    n = (positives + negatives) * factor
+    A, B = (min(max(n * x, -MOST), MOST) for x in (A, B))
+    share = positives / (positives + negatives)
+    return Worth(A, B, share * abs(A) + (1 - share) * abs(B))
 
 
-def derivatives(
-    slope: Array, y: Array, weight: Array | None, value: Worth
-) -> tuple[Array, Array]:
+def derivatives(slope: Array, y: Array, weight: Array | None, value: Worth) -> tuple[Array, Array]:
     """Gradient and curvature of each row, from its slope and what the metric makes of it."""
     if weight is not None:
         slope = slope * weight
-    gradient = slope * (y * (value.negative - value.positive) - value.negative)
-    curvature = slope * value.average
-    return np.clip(gradient, -MOST, MOST), np.clip(curvature, LEAST, MOST)
+    gradient = y * (value.negative - value.positive)
+    gradient -= value.negative
+    gradient *= slope
+    return gradient, np.maximum(slope * value.average, LEAST)
 
 
 def gradient_and_curvature(
@@ -109,9 +102,8 @@ def gradient_and_curvature(
     >>> g.tolist(), h.tolist()
     ([-0.375, 0.125], [0.25, 0.25])
     """
-    margin = np.asarray(margin, dtype=float)
-    a, slope = decisions(margin, step)
-    return derivatives(slope, y, weight, worth(soft_counts(a, y, weight), metric))
+    a, slope, factor = decisions(margin, step)
+    return derivatives(slope, y, weight, worth(column_counts(a, y, weight), metric, factor))
 
 
 def soft_score(
@@ -123,4 +115,16 @@ def soft_score(
     >>> soft_score(np.zeros(2), np.array([1.0, 0.0]), metric("f1"), Uniform())
     0.5
     """
-    return float(metric(*soft_counts(decisions(margin, step)[0], y, weight)))
+    return float(metric(*column_counts(decisions(margin, step)[0], y, weight)))
+
+
+def hard_score(
+    margin: Array, y: Array, metric: Metric, weight: Array | None = None, at: float = 0.0
+) -> float:
+    """The metric of the decisions `margin > at`.
+
+    >>> from anyloss import metric
+    >>> hard_score(np.array([2.0, -1.0, -3.0]), np.array([1.0, 1.0, 0.0]), metric("recall"))
+    0.5
+    """
+    return float(metric(*column_counts((margin > at).astype(float), y, weight)))

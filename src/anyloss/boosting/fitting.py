@@ -1,12 +1,12 @@
 """The recipe for trees: log-loss, the threshold into the start margin, the metric, a mean.
 
-1. **Log-loss first**, on the rows outside each of some inner folds: as many fits as a rival needs to
-   tune its threshold.
+1. **Log-loss first**, on the rows outside each of some inner folds: as many fits as a rival needs
+   to tune its threshold.
 2. **The threshold into the start margin.** Of all held-out margins together: the offset at which
-   their *soft* metric is highest. An exact sweep of the hard metric follows the noise of a few rows.
-3. **Then the metric**, some further rounds for each fold's model, on the rows it was fitted on. They
-   start from the *held-out* margins of these rows: trees know the rows they were fitted on nearly
-   by heart, so their own margins there leave the metric nothing to correct.
+   their *soft* metric is highest. An exact sweep of the hard one follows the noise of a few rows.
+3. **Then the metric**, some further rounds for each fold's model, on the rows it was fitted on.
+   They start from the *held-out* margins of these rows: trees know the rows they were fitted on
+   nearly by heart, so their own margins there leave the metric nothing to correct.
 4. **How far to go** is chosen on the held-out rows: all the way, half way (the mean of the tuned
    and the refined model), or not at all.
 5. The margin is the mean over the folds' models.
@@ -21,9 +21,8 @@ from typing import Any
 import numpy as np
 
 from anyloss.arithmetic import Array
-from anyloss.boosting.core import soft_score
+from anyloss.boosting.core import hard_score, soft_score
 from anyloss.boosting.libraries import Goal, Library, Plan, Rows
-from anyloss.counts import score
 
 SHARES = (1.0, 0.5, 0.0)  # of the refinement; of equals the first is taken
 GRID, ZOOMS = 33, 3
@@ -68,7 +67,9 @@ def fit(
     offset = best_offset(z, rows, goal)
     z -= offset
     if any(np.ptp(z[own]) == 0 for own in held if own.any()):
-        reached = hard_score(z, rows, goal)  # trees that found nothing to split: leave it at that
+        reached = hard_score(
+            z, rows.y, goal.metric, rows.weight
+        )  # trees that found nothing to split: leave it at that
         return Boosted(started, [], offset, 0.0, reached, reached)
     name, _ = library.rounds(plan.parameters)
     further = plan._replace(parameters=plan.parameters | {name: refine_rounds})
@@ -79,7 +80,7 @@ def fit(
         refined.append(library.train(begun, further, known, goal))
     gain = _held_out(library, refined, rows.X, held)
     share = best_share(z, gain, rows, goal)
-    ends = [hard_score(x, rows, goal) for x in (z, z + share * gain)]
+    ends = [hard_score(x, rows.y, goal.metric, rows.weight) for x in (z, z + share * gain)]
     return Boosted(started, refined if share else [], offset, share, *ends)
 
 
@@ -108,10 +109,9 @@ def best_offset(z: Array, rows: Rows, goal: Goal) -> float:
 
     >>> from anyloss import metric
     >>> from anyloss.steps import Uniform
-    >>> rows = Rows(None, np.array([0.0, 0.0, 0.0, 1.0, 1.0]))
-    >>> at = best_offset(np.array([-30.0, -29.0, 0.0, 40.0, 41.0]), rows, Goal(metric("f1"), Uniform()))
-    >>> 0 < at < 40
-    True
+    >>> rows, goal = Rows(None, np.array([0.0, 0.0, 1.0, 1.0])), Goal(metric("f1"), Uniform())
+    >>> round(best_offset(np.array([-50.0, -10.0, 20.0, 60.0]), rows, goal))
+    5
     """
     low, high = float(z.min()) - 1, float(z.max()) + 1
     best = 0.0
@@ -120,7 +120,11 @@ def best_offset(z: Array, rows: Rows, goal: Goal) -> float:
         reached = [soft_score(z - t, rows.y, goal.metric, goal.step, rows.weight) for t in grid]
         top = np.flatnonzero(np.isclose(reached, max(reached), rtol=0, atol=1e-12))
         k = top[len(top) // 2]
-        best, low, high = float(grid[k]), float(grid[max(k - 1, 0)]), float(grid[min(k + 1, GRID - 1)])
+        best, low, high = (
+            float(grid[k]),
+            float(grid[max(k - 1, 0)]),
+            float(grid[min(k + 1, GRID - 1)]),
+        )
     return best
 
 
@@ -131,8 +135,3 @@ def best_share(z: Array, gain: Array, rows: Rows, goal: Goal) -> float:
         for share in SHARES
     ]
     return SHARES[int(np.argmax(scores))]
-
-
-def hard_score(z: Array, rows: Rows, goal: Goal) -> float:
-    """The metric of the decisions."""
-    return float(score(rows.y, z, goal.metric, from_logits=True, weight=rows.weight))

@@ -100,7 +100,10 @@ class LightGBM:
         options, parameters = dict(plan.fit_options), {"verbose": -1} | plan.parameters
         if goal is not None:
             options["eval_metric"] = eval_metric(goal.metric, self.name)
-            parameters |= {"metric": "None", "feature_pre_filter": False}  # none left: a fatal error
+            parameters |= {
+                "metric": "None",
+                "feature_pre_filter": False,
+            }  # none left: a fatal error
         if valid is not None:
             options["eval_X"], options["eval_y"] = valid.X, valid.y
             options["eval_init_score"] = _listed(valid.margin)
@@ -109,10 +112,7 @@ class LightGBM:
                     plan.patience, first_metric_only=False, verbose=False
                 )
                 options["callbacks"] = [*options.get("callbacks", []), stop]
-        model = lightgbm.LGBMClassifier(
-            objective="binary" if goal is None else objective(goal.metric, self.name, step=goal.step),
-            **parameters,
-        )  # fmt: skip
+        model = lightgbm.LGBMClassifier(**parameters)
         model.fit(rows.X, rows.y, sample_weight=rows.weight, init_score=rows.margin, **options)
         return model.booster_
 
@@ -198,7 +198,11 @@ class CatBoost:
 
         def pool(rows: Rows) -> Any:
             return catboost.Pool(
-                _matrix(rows.X), rows.y, weight=rows.weight, baseline=rows.margin, cat_features=categories
+                _matrix(rows.X),
+                rows.y,
+                weight=rows.weight,
+                baseline=rows.margin,
+                cat_features=categories,
             )
 
         if valid is not None:
