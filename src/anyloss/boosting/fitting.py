@@ -2,8 +2,8 @@
 
 1. **Log-loss first**, on the rows outside each of some inner folds: as many fits as a rival needs
    to tune its threshold.
-2. **The threshold into the start margin.** Of all held-out margins together: the offset at which
-   their *soft* metric is highest. An exact sweep of the hard one follows the noise of a few rows.
+2. **The threshold into the start margin.** Of all held-out margins together: the mean of the exact
+   best threshold and of the offset at which their *soft* metric is highest.
 3. **Then the metric**, some further rounds for each fold's model, on the rows it was fitted on.
    They start from the *held-out* margins of these rows: trees know the rows they were fitted on
    nearly by heart, so their own margins there leave the metric nothing to correct.
@@ -23,6 +23,7 @@ import numpy as np
 from anyloss.arithmetic import Array
 from anyloss.boosting.core import hard_score, soft_score
 from anyloss.boosting.libraries import Goal, Library, Plan, Rows
+from anyloss.threshold import best_threshold
 
 SHARES = (1.0, 0.5, 0.0)  # of the refinement; of equals the first is taken
 GRID, ZOOMS = 33, 3
@@ -51,6 +52,14 @@ class Boosted:
         return z + self.share * np.mean([library.margin(x, X) for x in self.refined], axis=0)
 
 
+@dataclass(frozen=True)
+class Started:
+    """Models by log-loss, before the metric is known, and the margins of the rows they held out."""
+
+    models: list[Any]
+    margins: Array
+
+
 def fit(
     library: Library,
     rows: Rows,
@@ -61,27 +70,46 @@ def fit(
     valid: Rows | None = None,
 ) -> Boosted:
     """Train for a metric. `held` `(members, rows)` says which rows each member does not see."""
-    seen = [np.flatnonzero(~x) for x in held]
-    started = [library.train(take(rows, at), plan, valid, None) for at in seen]
-    z = _held_out(library, started, rows.X, held)
-    offset = best_offset(z, rows, goal)
-    z -= offset
-    if any(np.ptp(z[own]) == 0 for own in held if own.any()):
-        reached = hard_score(
-            z, rows.y, goal.metric, rows.weight
-        )  # trees that found nothing to split: leave it at that
-        return Boosted(started, [], offset, 0.0, reached, reached)
+    begun = start(library, rows, held, plan, valid)
+    return finish(library, rows, held, goal, plan, refine_rounds, begun, valid)
+
+
+def start(
+    library: Library, rows: Rows, held: Array, plan: Plan, valid: Rows | None = None
+) -> Started:
+    """The first half of `fit`, which any number of metrics can share."""
+    parts = (take(rows, np.flatnonzero(~own)) for own in held)
+    models = [library.train(part, plan, valid, None) for part in parts]
+    return Started(models, _held_out(library, models, rows.X, held))
+
+
+def finish(
+    library: Library,
+    rows: Rows,
+    held: Array,
+    goal: Goal,
+    plan: Plan,
+    refine_rounds: int,
+    begun: Started,
+    valid: Rows | None = None,
+) -> Boosted:
+    """The second half of `fit`: the threshold into the margin, the metric, how much of it."""
+    offset = best_offset(begun.margins, rows, goal)
+    z = begun.margins - offset
+    start_score = hard_score(z, rows.y, goal.metric, rows.weight)
+    if any(np.ptp(z[own]) == 0 for own in held if own.any()):  # trees that found nothing to split
+        return Boosted(begun.models, [], offset, 0.0, start_score, start_score)
     name, _ = library.rounds(plan.parameters)
     further = plan._replace(parameters=plan.parameters | {name: refine_rounds})
     refined = []
-    for at, model in zip(seen, started, strict=True):
-        begun = take(rows._replace(margin=z), at)
+    for own, model in zip(held, begun.models, strict=True):
+        part = take(rows._replace(margin=z), np.flatnonzero(~own))
         known = valid and valid._replace(margin=library.margin(model, valid.X) - offset)
-        refined.append(library.train(begun, further, known, goal))
+        refined.append(library.train(part, further, known, goal))
     gain = _held_out(library, refined, rows.X, held)
     share = best_share(z, gain, rows, goal)
-    ends = [hard_score(x, rows.y, goal.metric, rows.weight) for x in (z, z + share * gain)]
-    return Boosted(started, refined if share else [], offset, share, *ends)
+    reached = hard_score(z + share * gain, rows.y, goal.metric, rows.weight)
+    return Boosted(begun.models, refined if share else [], offset, share, start_score, reached)
 
 
 def take(rows: Rows, at: Array) -> Rows:
@@ -105,7 +133,10 @@ def _held_out(library: Library, models: Sequence[Any], X: Any, held: Array) -> A
 
 
 def best_offset(z: Array, rows: Rows, goal: Goal) -> float:
-    """What to subtract from margins for the best soft metric, by a grid that is narrowed thrice.
+    """What to subtract from margins: midway between the best threshold and the best soft one.
+
+    The exact sweep follows the noise of a few rows, the soft metric the rows far from the
+    threshold; their mean was better than either.
 
     >>> from anyloss import metric
     >>> from anyloss.steps import Uniform
@@ -113,25 +144,28 @@ def best_offset(z: Array, rows: Rows, goal: Goal) -> float:
     >>> round(best_offset(np.array([-50.0, -10.0, 20.0, 60.0]), rows, goal))
     5
     """
-    low, high = float(z.min()) - 1, float(z.max()) + 1
-    best = 0.0
+    exact = best_threshold(rows.y, z, goal.metric, weight=rows.weight).threshold
+    return (exact + _best_soft_offset(z, rows, goal)) / 2
+
+
+def _best_soft_offset(z: Array, rows: Rows, goal: Goal) -> float:
+    """The offset at which the soft metric is highest, by a grid that is narrowed."""
+    best, low, high = 0.0, float(z.min()) - 1, float(z.max()) + 1
     for _ in range(ZOOMS):
         grid = np.linspace(low, high, GRID)
         reached = [soft_score(z - t, rows.y, goal.metric, goal.step, rows.weight) for t in grid]
         top = np.flatnonzero(np.isclose(reached, max(reached), rtol=0, atol=1e-12))
-        k = top[len(top) // 2]
-        best, low, high = (
-            float(grid[k]),
-            float(grid[max(k - 1, 0)]),
-            float(grid[min(k + 1, GRID - 1)]),
-        )
+        k = int(top[len(top) // 2])
+        best, low, high = (float(grid[i]) for i in (k, max(k - 1, 0), min(k + 1, GRID - 1)))
     return best
 
 
 def best_share(z: Array, gain: Array, rows: Rows, goal: Goal) -> float:
-    """How much of the refinement to keep, by the soft metric of the held-out rows."""
-    scores = [
-        soft_score(z + share * gain, rows.y, goal.metric, goal.step, rows.weight)
-        for share in SHARES
-    ]
-    return SHARES[int(np.argmax(scores))]
+    """How much of the refinement to keep, by soft and hard metric of the held-out rows."""
+
+    def reached(share: float) -> float:
+        end = z + share * gain
+        soft = soft_score(end, rows.y, goal.metric, goal.step, rows.weight)
+        return soft + hard_score(end, rows.y, goal.metric, rows.weight)
+
+    return max(SHARES, key=reached)
