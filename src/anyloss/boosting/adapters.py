@@ -130,8 +130,9 @@ def objective(
 ) -> Any:
     """A training objective that raises the soft metric of the whole training set.
 
-    The gradient is exact, for weighted rows too. With XGBoost set `base_score=0.0` in the native
-    interface: a start margin of 0.5 is not a probability.
+    The gradient is exact, for weighted rows too. The start margin should be 0: with XGBoost set
+    `base_score=0.0` in the native interface (the default 0.5 is a margin there), and nothing in
+    `XGBClassifier` (where 0.5 is a probability).
 
     Args:
         metric: a name, a formula or a function of `tp, fn, fp, tn`.

@@ -142,7 +142,7 @@ class XGBoost:
                 "objective": objective(goal.metric, self.name, step=goal.step),
                 "eval_metric": eval_metric(goal.metric, self.name),
                 "disable_default_eval_metric": True,
-                "base_score": 0.0,
+                "base_score": 0.5,  # a probability, whose margin is 0
             }
         options = {"verbose": False} | plan.fit_options
         if valid is not None:
