@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from scipy.sparse import issparse
+from scipy.sparse import csr_matrix, issparse
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
@@ -22,8 +22,8 @@ from sklearn.utils.validation import (
 from anyloss.arithmetic import Array
 from anyloss.boosting.adapters import require
 from anyloss.boosting.core import hard_score, step_of
-from anyloss.boosting.fitting import Boosted, fit, take
-from anyloss.boosting.libraries import Goal, Library, Plan, Rows
+from anyloss.boosting.fitting import Boosted, fit
+from anyloss.boosting.libraries import Goal, Library, Plan, Rows, take
 from anyloss.metrics import Metric, MetricSpec
 from anyloss.metrics import metric as find_metric
 from anyloss.models import (
@@ -43,6 +43,7 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A scikit-learn classifier of one library, fitted for a metric; see the three of them."""
 
     library: ClassVar[Library]
+    _texts: bool  # whether arrays may hold texts: a category is then named for CatBoost
 
     def __init__(
         self,
@@ -153,32 +154,34 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _check_rows(self, X: Any, y: Any = "no_validation", options: Any = ()) -> Any:
         """Rows as the library takes them: data frames as they are, all else as an array."""
         reset = not isinstance(y, str)
+        if reset:
+            self._texts = "cat_features" in options or "cat_features" in self._library_parameters
         if hasattr(X, "iloc"):
             validate_data(self, X, reset=reset, skip_check_array=True)
             return (X, self._check_labels(y, len(X))) if reset else X
-        texts = "cat_features" in options or "cat_features" in self._library_parameters
         checks = {
             "accept_sparse": "csr",
-            "dtype": None if texts else "numeric",
-            "ensure_all_finite": False if texts else "allow-nan",
+            "dtype": None if self._texts else "numeric",
+            "ensure_all_finite": False if self._texts else "allow-nan",
         }
-        if not reset:
-            return validate_data(self, X, reset=False, **checks)
-        X = validate_data(self, X, ensure_min_samples=2, **checks)
-        return X, self._check_labels(y, X.shape[0])
+        X = validate_data(self, X, reset=reset, ensure_min_samples=1 + reset, **checks)
+        if issparse(X):  # the one form that all libraries know
+            X = csr_matrix(X)
+            X.indices, X.indptr = X.indices.astype(np.int32), X.indptr.astype(np.int32)
+        return (X, self._check_labels(y, X.shape[0])) if reset else X
 
     @staticmethod
     def _check_labels(y: Any, rows: int) -> Array:
         if y is None:
             raise ValueError("fit requires y to be passed, but the target y is None")
         y = column_or_1d(y, warn=True)
-        check_classification_targets(y)
-        missing = y != y if y.dtype.kind in "fO" else np.zeros(1, dtype=bool)
-        if missing.any() or len(y) != rows:
+        missing = sum(x is None or x != x for x in y.tolist()) if y.dtype.kind in "fO" else 0
+        if missing or len(y) != rows:
             raise ValueError(
-                f"y must hold a label in each of the {rows} rows, with no NaN; got {len(y)} "
-                f"labels, {int(missing.sum())} of them NaN"
+                f"y must hold a label in each of the {rows} rows, with no NaN or None; got "
+                f"{len(y)} labels, {missing} of them NaN or None"
             )
+        check_classification_targets(y)
         return y
 
     def _check_target(self, X: Any, y: Array, weight: Array | None) -> tuple[Rows, Array, int]:
@@ -260,6 +263,7 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             "columns": {
                 "count": self.n_features_in_,
                 "names": list(getattr(self, "feature_names_in_", [])) or None,
+                "texts": self._texts,
             },
         }
         files = {name: partial(self.library.save, model) for name, model in names.items()}
@@ -281,6 +285,7 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             model.classes_ = labels_from_json(stored["classes"])
             model.pos_label_ = model.classes_[stored["positive"]]
             names, model.n_features_in_ = stored["columns"]["names"], stored["columns"]["count"]
+            model._texts = stored["columns"]["texts"]
         except (KeyError, TypeError, IndexError) as error:
             raise ValueError(f"{path} is not a complete model folder: {error!r}") from None
         model.start_score_, model.held_out_score_ = scores
@@ -299,7 +304,9 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 def _codes(X: Any) -> Array:
     """Numbers that tell which rows are equal; each row its own where that is not known."""
     if hasattr(X, "iloc"):
-        return np.column_stack([np.unique(X[c].astype(str), return_inverse=True)[1] for c in X])
+        import pandas as pd
+
+        return np.column_stack([pd.factorize(X[column])[0] for column in X])
     if isinstance(X, np.ndarray) and X.dtype.kind in "fiub":
         return X
     if issparse(X):

@@ -23,6 +23,7 @@ from anyloss.steps import Step
 SETTINGS = {
     "boosting_type": "Plain",
     "bootstrap_type": "No",
+    "has_time": True,  # one order of the rows: categories are coded by the rows before
     "leaf_estimation_iterations": 1,
     "leaf_estimation_method": "Newton",
     "metric_period": 1,

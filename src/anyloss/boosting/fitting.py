@@ -22,7 +22,7 @@ import numpy as np
 
 from anyloss.arithmetic import Array
 from anyloss.boosting.core import hard_score, soft_score
-from anyloss.boosting.libraries import Goal, Library, Plan, Rows
+from anyloss.boosting.libraries import Goal, Library, Plan, Rows, take
 from anyloss.threshold import best_threshold
 
 SHARES = (1.0, 0.5, 0.0)  # of the refinement; of equals the first is taken
@@ -110,12 +110,6 @@ def finish(
     share = best_share(z, gain, rows, goal)
     reached = hard_score(z + share * gain, rows.y, goal.metric, rows.weight)
     return Boosted(begun.models, refined if share else [], offset, share, start_score, reached)
-
-
-def take(rows: Rows, at: Array) -> Rows:
-    """Some of the rows."""
-    part = rows.X.iloc[at] if hasattr(rows.X, "iloc") else rows.X[at]
-    return Rows(part, *(None if x is None else x[at] for x in rows[1:]))
 
 
 def _held_out(library: Library, models: Sequence[Any], X: Any, held: Array) -> Array:

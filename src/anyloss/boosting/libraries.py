@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
-from scipy.sparse import csr_matrix, issparse
 
 from anyloss.arithmetic import Array
 from anyloss.boosting.adapters import eval_metric, objective, require
@@ -27,6 +26,12 @@ class Rows(NamedTuple):
     y: Array
     weight: Array | None = None
     margin: Array | None = None
+
+
+def take(rows: Rows, at: Array) -> Rows:
+    """Some of the rows, in the order asked for."""
+    part = rows.X.iloc[at] if hasattr(rows.X, "iloc") else rows.X[at]
+    return Rows(part, *(None if x is None else x[at] for x in rows[1:]))
 
 
 class Plan(NamedTuple):
@@ -77,15 +82,6 @@ def _listed(x: Any) -> list[Any] | None:
     return None if x is None else [x]
 
 
-def _matrix(X: Any) -> Any:
-    """Sparse rows in the one form that CatBoost knows."""
-    if not issparse(X):
-        return X
-    X = csr_matrix(X)
-    X.indices, X.indptr = X.indices.astype(np.int32), X.indptr.astype(np.int32)
-    return X
-
-
 class LightGBM:
     """LightGBM's `Booster`, trained by `LGBMClassifier`."""
 
@@ -101,16 +97,15 @@ class LightGBM:
         if goal is not None:
             options["eval_metric"] = eval_metric(goal.metric, self.name)
             parameters |= {
+                "objective": objective(goal.metric, self.name, step=goal.step),
                 "metric": "None",
-                "feature_pre_filter": False,
-            }  # none left: a fatal error
+                "feature_pre_filter": False,  # no feature left would be a fatal error
+            }
         if valid is not None:
             options["eval_X"], options["eval_y"] = valid.X, valid.y
             options["eval_init_score"] = _listed(valid.margin)
             if plan.patience is not None:
-                stop = lightgbm.early_stopping(
-                    plan.patience, first_metric_only=False, verbose=False
-                )
+                stop = lightgbm.early_stopping(plan.patience, verbose=False)
                 options["callbacks"] = [*options.get("callbacks", []), stop]
         model = lightgbm.LGBMClassifier(**parameters)
         model.fit(rows.X, rows.y, sample_weight=rows.weight, init_score=rows.margin, **options)
@@ -186,6 +181,8 @@ class CatBoost:
         if goal is None:
             parameters["loss_function"] = "Logloss"
         else:
+            # The order of the rows is kept (see SETTINGS), so it should mean nothing.
+            rows = take(rows, np.random.default_rng(0).permutation(len(rows.y)))
             margin = 0.0 if rows.margin is None else rows.margin
             both = objective(
                 goal.metric, self.name, step=goal.step, y_true=rows.y, margin=margin,
@@ -198,7 +195,7 @@ class CatBoost:
 
         def pool(rows: Rows) -> Any:
             return catboost.Pool(
-                _matrix(rows.X),
+                rows.X,
                 rows.y,
                 weight=rows.weight,
                 baseline=rows.margin,
@@ -210,7 +207,7 @@ class CatBoost:
         return catboost.CatBoost(parameters).fit(pool(rows), **options)
 
     def margin(self, model: Any, X: Any) -> Array:
-        return np.asarray(model.predict(_matrix(X), prediction_type="RawFormulaVal"))
+        return np.asarray(model.predict(X, prediction_type="RawFormulaVal"))
 
     def save(self, model: Any, path: Path) -> None:
         model.save_model(str(path))

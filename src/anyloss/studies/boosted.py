@@ -17,7 +17,7 @@ import numpy as np
 from anyloss.arithmetic import Array
 from anyloss.boosting import fitting
 from anyloss.boosting.core import step_of
-from anyloss.boosting.libraries import CatBoost, Goal, Library, LightGBM, Plan, Rows, XGBoost
+from anyloss.boosting.libraries import CatBoost, Goal, Library, LightGBM, Plan, Rows, XGBoost, take
 from anyloss.metrics import metric as find_metric
 from anyloss.recipe.task import probabilities
 from anyloss.studies.methods import (
@@ -70,7 +70,7 @@ def _log_loss(
     plan = setup.plan(split.seed + seed, **more)
 
     def trained(rows: Array, at: Array) -> Array:
-        part = fitting.take(Rows(split.X, y, weight), rows)
+        part = take(Rows(split.X, y, weight), rows)
         return probabilities(library.margin(library.train(part, plan, None, None), at), "binary")
 
     start = time.perf_counter()
