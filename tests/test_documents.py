@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+import pytest
+
 import anyloss
 
 ROOT = Path(__file__).parents[1]
@@ -21,6 +23,19 @@ def test_the_examples_of_the_readme_run(capsys, monkeypatch, tmp_path):
     assert mcc > 0.9
     assert wine > 0.95
     assert frame == 1
+
+
+def test_the_examples_of_the_boosting_page_run(capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    namespace = {}
+    text = (ROOT / "docs" / "boosting.md").read_text()
+    for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+        exec(compile(block, "boosting.md", "exec"), namespace)  # our own text
+    score, _, again = (float(x) for x in re.findall(r": ([\d.]+)", capsys.readouterr().out))
+    assert score == again > 0.6
+    assert namespace["decided"].mean() == pytest.approx(0.1, abs=0.05)
+    assert namespace["margins"].shape == (375,)
+    assert [x.name for x in tmp_path.iterdir()] == ["churn-model"]
 
 
 def test_the_tables_name_what_there_is():
