@@ -52,6 +52,7 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         pos_label: Any = None,
         scale: float | str = "auto",
         folds: int = 5,
+        repeats: int = 2,
         refine_rounds: int | None = None,
         early_stopping_rounds: int | None = None,
         random_state: Any = None,
@@ -61,6 +62,7 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.pos_label = pos_label
         self.scale = scale
         self.folds = folds
+        self.repeats = repeats
         self.refine_rounds = refine_rounds
         self.early_stopping_rounds = early_stopping_rounds
         self.random_state = random_state
@@ -121,7 +123,7 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         rng = check_random_state(self.random_state)
         seed = int(rng.randint(2**31))
         labels, folds = rows.y[:, None], np.random.default_rng(seed)
-        held = inner_folds(_codes(rows.X), labels, "binary", self.folds, 1, folds)
+        held = inner_folds(_codes(rows.X), labels, "binary", self.folds, self.repeats, folds)
         plan = self._plan(seed, fit_options)
         refine_rounds = self.refine_rounds
         if refine_rounds is None:
@@ -144,9 +146,11 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return Plan(given, fit_options, self.early_stopping_rounds)
 
     def _check_parameters(self) -> None:
-        for name, low in (("folds", 2), ("refine_rounds", 1), ("early_stopping_rounds", 1)):
+        for name, low in (
+            ("folds", 2), ("repeats", 1), ("refine_rounds", 1), ("early_stopping_rounds", 1),
+        ):  # fmt: skip
             value = getattr(self, name)
-            if value is None and name != "folds":
+            if value is None and name not in ("folds", "repeats"):
                 continue
             if not isinstance(value, Integral) or value < low:
                 raise ValueError(f"{name} must be a whole number from {low}; got {value!r}")

@@ -17,7 +17,8 @@ class LGBMAnyLossClassifier(BoostedClassifier):
         pos_label: the positive class of two, which metrics such as F1 are about. Default: the rarer
             class in the training data (for equal numbers the second one); see `pos_label_`.
         scale: how sharp the soft decision is; "auto" is the probability itself. See `objective`.
-        folds: inner folds; a model is trained and refined for each.
+        folds, repeats: inner folds, and how often they are drawn; a model is trained and refined
+            for each.
         refine_rounds: rounds for the metric. Default: a third of the library's rounds.
         early_stopping_rounds: with an `eval_set`, stop when so many rounds have not improved it.
         random_state: seed of the folds and of the library.

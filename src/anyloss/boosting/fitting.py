@@ -113,17 +113,14 @@ def finish(
 
 
 def _held_out(library: Library, models: Sequence[Any], X: Any, held: Array) -> Array:
-    """Each row's margin by the model that did not see it; the mean where none held it out."""
-    margins = np.empty(held.shape[1])
-    for model, rows in zip(models, held, strict=True):
+    """The mean margin of each row over the models that did not see it, or over all if none."""
+    judges = held | ~held.any(axis=0)
+    margins = np.zeros(held.shape[1])
+    for model, rows in zip(models, judges, strict=True):
         at = np.flatnonzero(rows)
         if len(at):
-            margins[at] = library.margin(model, take(Rows(X, rows), at).X)
-    rest = np.flatnonzero(~held.any(axis=0))
-    if len(rest):
-        part = take(Rows(X, held[0]), rest).X
-        margins[rest] = np.mean([library.margin(model, part) for model in models], axis=0)
-    return margins
+            margins[at] += library.margin(model, take(Rows(X, rows), at).X)
+    return margins / judges.sum(axis=0)
 
 
 def best_offset(z: Array, rows: Rows, goal: Goal) -> float:

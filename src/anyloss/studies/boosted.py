@@ -109,8 +109,9 @@ def _ours(setup: Setup, split: Split, metrics: Sequence[str]) -> Iterator[Outcom
         setup.plan(split.seed),
         Rows(split.X, split.y.astype(float)),
     )
-    held = np.zeros((len(split.folds), len(split.y)), dtype=bool)
-    for k, (_, rest) in enumerate(split.folds):
+    folds = [*split.folds, *split.other_folds]
+    held = np.zeros((len(folds), len(split.y)), dtype=bool)
+    for k, (_, rest) in enumerate(folds):
         held[k, rest] = True
     begin = time.perf_counter()
     begun = fitting.start(library, rows, held, plan)
