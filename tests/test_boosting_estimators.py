@@ -350,6 +350,7 @@ def test_what_cannot_be_saved_or_loaded(tmp_path):
         ({"repeats": 0}, np.arange(60) % 2, "repeats must be a whole number from 1; got 0"),
         ({"refine_rounds": 0}, np.arange(60) % 2, "refine_rounds must be a whole number from 1"),
         ({"early_stopping_rounds": 1.5}, np.arange(60) % 2, "early_stopping_rounds must be"),
+        ({"early_stopping_rounds": 3}, np.arange(60) % 2, "=3 needs rows to stop on: fit"),
         ({"scale": "large"}, np.arange(60) % 2, "scale must be 'auto'"),
         ({"objective": "binary"}, np.arange(60) % 2, "has its own objectives.*leave objective"),
         ({}, np.arange(59) % 2, "in each of the 60 rows.*got 59 labels"),

@@ -7,6 +7,7 @@ can be told from the second argument. CatBoost calls methods of an object; see `
 
 from __future__ import annotations
 
+import re
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -32,7 +33,7 @@ def require(library: str) -> Any:
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(f"this needs {library}; {hint}") from error
     oldest, found = LIBRARIES[library], str(module.__version__)
-    if tuple(int(x) for x in found.split(".")[:2]) < oldest:
+    if tuple(int(x) for x in re.findall(r"\d+", found)[:2]) < oldest:
         wanted = ".".join(map(str, oldest))
         raise ImportError(f"this needs {library} {wanted} or newer; got {found}. {hint}")
     return module

@@ -119,6 +119,11 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if sample_weight is not None:
             weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
         rows, classes, positive = self._check_target(X, y, weight)
+        if eval_set is None and self.early_stopping_rounds is not None:
+            raise ValueError(
+                f"early_stopping_rounds={self.early_stopping_rounds} needs rows to stop on: "
+                "fit(X, y, eval_set=(X_valid, y_valid))"
+            )
         valid = None if eval_set is None else self._check_eval_set(eval_set, classes, positive)
         rng = check_random_state(self.random_state)
         seed = int(rng.randint(2**31))
