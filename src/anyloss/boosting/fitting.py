@@ -1,7 +1,6 @@
 """The recipe for trees: log-loss, the threshold into the start margin, the metric, a mean.
 
-1. **Log-loss first**, on the rows outside each of some inner folds: as many fits as a rival needs
-   to tune its threshold.
+1. **Log-loss first**, on the rows outside each of some inner folds, which are drawn twice.
 2. **The threshold into the start margin.** Of all held-out margins together: the mean of the exact
    best threshold and of the offset at which their *soft* metric is highest.
 3. **Then the metric**, some further rounds for each fold's model, on the rows it was fitted on.

@@ -1,7 +1,8 @@
 """The rivals and ours for gradient boosting: the same trees, folds and inner folds for all.
 
 The models are named after their library. Rivals tune their threshold on five inner folds and
-predict with one model fitted on all rows; ours takes the models of the same inner folds.
+predict with one model fitted on all rows; ours takes the models of the same inner folds, and of
+those of the null.
 """
 
 from __future__ import annotations
