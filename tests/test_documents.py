@@ -40,6 +40,13 @@ def test_the_examples_of_the_jax_page_run(capsys):
     assert split < 0.1
 
 
+def test_the_examples_of_the_boosting_page_run(capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    score, _, again = run_examples(ROOT / "docs" / "boosting.md", capsys)
+    assert score == again > 0.6
+    assert [x.name for x in tmp_path.iterdir()] == ["churn-model"]
+
+
 def test_the_tables_name_what_there_is():
     rows = re.findall(r"^\| `(\w+)", README, re.MULTILINE)
     assert len(rows) >= 24

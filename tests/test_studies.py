@@ -11,6 +11,7 @@ import time
 import numpy as np
 import pandas as pd
 import pytest
+from lightgbm import LGBMClassifier
 from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import brier_score_loss, f1_score, make_scorer, matthews_corrcoef
@@ -22,6 +23,7 @@ from anyloss import recipe
 from anyloss.cli import main
 from anyloss.studies import (
     Study,
+    boosted,
     bundled,
     from_folder,
     protocol,
@@ -210,7 +212,38 @@ def test_bce_of_the_linear_model_by_hand(rows):
     assert row.score == pytest.approx(matthews_corrcoef(truth, ours))
 
 
+@pytest.mark.parametrize("model", ["lightgbm", "xgboost", "catboost"])
+def test_the_trees(model, monkeypatch):
+    monkeypatch.setattr(boosted, "ROUNDS", 9)
+    found = []
+    for family in protocol.BOOSTED[model]:
+        unit = protocol.Unit(SETS["digits_8"], model, family, ("f1", "mcc"), 0, 0)
+        found += protocol.run_unit(unit, 5, 400)
+    rows = pd.DataFrame(found)
+    scores = rows[rows.metric == "f1"].set_index("method").score
+    rivals = {"bce", "bce_tuned", "null", "weighted", "weighted_tuned", "blend"}
+    assert set(scores.index) == {*rivals, "anyloss", "unrefined"}
+    assert scores.drop(["bce", "weighted"]).min() > 0.3  # by chance: 0.18
+    X, y = load(SETS["digits_8"], 400)
+    split, truth = protocol._split(X, y, unit, 5)
+    if model == "lightgbm":  # at 0.5, by hand
+        theirs = LGBMClassifier(n_estimators=9, n_jobs=1, verbose=-1).fit(split.X, split.y)
+        assert scores["bce"] == pytest.approx(f1_score(truth, theirs.predict(split.test)))
+    again = protocol.run_unit(unit, 5, 400)
+    assert [x["score"] for x in again] == rows.tail(len(again)).score.tolist()
+
+
 def test_the_plan():
+    trees = Study((SETS["iris_1"],), models=("lightgbm",), metrics=("f1",), repeats=1)
+    assert {x.family for x in protocol.units(trees)} == {"bce", "weighted", "blend", "anyloss"}
+    both = Study((SETS["iris_1"],), models=("linear", "xgboost"), families=("blend", "focal"))
+    assert {(x.model, x.family) for x in protocol.units(both)} == {
+        ("linear", "focal"),
+        ("xgboost", "blend"),
+    }
+    with pytest.raises(ValueError, match="methods must be among bce, weighted, blend, anyloss"):
+        Study((SETS["iris_1"],), models=("lightgbm",), families=("focal",))
+
     assert families_for("linear", "f1") == tuple(FAMILIES)
     assert families_for("mlp", "f1") == families_for("linear", "gmean") == MAIN
     study = Study((SETS["iris_1"],), repeats=2)

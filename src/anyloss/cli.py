@@ -9,6 +9,8 @@ from pathlib import Path
 
 from anyloss import __version__
 
+MODELS = "linear, mlp, lightgbm, xgboost, catboost"
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; errors of the user are told in one line."""
@@ -38,7 +40,7 @@ def _parser() -> argparse.ArgumentParser:
     bench.add_argument("--openml", nargs="+", default=[], help="data sets of OpenML by name")
     bench.add_argument("--datasets", nargs="+", help="only the sets of these names")
     bench.add_argument("--out", type=Path, default=Path("bench.csv"), help=".csv or .parquet")
-    bench.add_argument("--models", nargs="+", default=["linear", "mlp"], help="linear, mlp")
+    bench.add_argument("--models", nargs="+", default=["linear", "mlp"], help=MODELS)
     bench.add_argument(
         "--metrics",
         nargs="+",

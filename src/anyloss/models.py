@@ -1,6 +1,7 @@
-"""The model folder: `model.json` says what it is, `arrays.safetensors` holds the numbers.
+"""The model folder: `model.json` says what it is, other files hold the numbers.
 
-Neither can run code when it is read. A folder is written aside and then moved into place.
+The numbers are in `arrays.safetensors`, or in a library's own files, which the description lists.
+None can run code when it is read. A folder is written aside and then moved into place.
 """
 
 from __future__ import annotations
@@ -8,6 +9,8 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,22 +24,50 @@ VERSION = 1
 DESCRIPTION, ARRAYS = "model.json", "arrays.safetensors"
 
 
+@contextmanager
+def unchanged_on_error(model: Any) -> Iterator[None]:
+    """If what is done here fails, or is stopped, the model is left as it was before."""
+    before = dict(vars(model))
+    try:
+        yield
+    except BaseException:
+        model.__dict__.clear()
+        model.__dict__.update(before)
+        raise
+
+
 def save_model(
     path: Path | str, kind: str, description: dict[str, Any], arrays: dict[str, Array]
 ) -> None:
-    """Write a model folder; an older model folder at that place is replaced, nothing else is."""
+    """Write a model folder of arrays."""
     from safetensors.numpy import save_file
 
+    whole = {key: np.ascontiguousarray(value) for key, value in arrays.items()}
+    save_folder(path, kind, description, {ARRAYS: lambda file: save_file(whole, file)})
+
+
+def save_folder(
+    path: Path | str,
+    kind: str,
+    description: dict[str, Any],
+    files: Mapping[str, Callable[[Path], None]],
+) -> None:
+    """Write a model folder; an older model folder at that place is replaced, nothing else is.
+
+    `files` are their names and the functions that write them.
+    """
     path = Path(path)
-    if path.exists() and {x.name for x in path.iterdir()} != {DESCRIPTION, ARRAYS}:
+    if path.exists() and not _is_model_folder(path):
         raise ValueError(f"{path} exists and is not a model folder; choose another path")
+    if set(files) != {ARRAYS}:
+        description = description | {"files": sorted(files)}
     text = json.dumps({"anyloss": VERSION, "kind": kind, **description}, indent=2, allow_nan=False)
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
     try:
         (aside / DESCRIPTION).write_text(text + "\n", encoding="utf-8")
-        whole = {key: np.ascontiguousarray(value) for key, value in arrays.items()}
-        save_file(whole, aside / ARRAYS)
+        for name, write in files.items():
+            write(aside / name)
         aside.chmod(0o755)
         if path.exists():
             shutil.rmtree(path)
@@ -46,25 +77,50 @@ def save_model(
         raise
 
 
+def _is_model_folder(path: Path) -> bool:
+    """Whether a folder holds a model and nothing else."""
+    names = {x.name for x in path.iterdir()}
+    if names == {DESCRIPTION, ARRAYS}:
+        return True
+    try:
+        stored = json.loads((path / DESCRIPTION).read_text(encoding="utf-8"))
+        return bool(names == {DESCRIPTION, *stored["files"]})
+    except (OSError, ValueError, TypeError, KeyError):
+        return False
+
+
 def load_model(path: Path | str, kind: str) -> tuple[dict[str, Any], dict[str, Array]]:
     """Read a model folder: its description and its arrays."""
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
 
+    description = load_description(path, kind, [ARRAYS])
+    try:
+        return description, load_file(Path(path) / ARRAYS)
+    except SafetensorError as error:
+        raise ValueError(f"{path} cannot be read, it may be damaged: {error}") from None
+
+
+def load_description(path: Path | str, kind: str, files: list[str] | None = None) -> dict[str, Any]:
+    """Read `model.json`; the files it lists, or those named here, must be there."""
     path = Path(path)
-    for name in (DESCRIPTION, ARRAYS):
-        if not (path / name).is_file():
-            raise ValueError(f"{path} is not a model folder: it has no {name}")
+    _require_file(path, DESCRIPTION)
     try:
         description = json.loads((path / DESCRIPTION).read_text(encoding="utf-8"))
-        arrays = load_file(path / ARRAYS)
-    except (ValueError, SafetensorError) as error:
+    except ValueError as error:
         raise ValueError(f"{path} cannot be read, it may be damaged: {error}") from None
     if not isinstance(description, dict) or description.get("anyloss") != VERSION:
         raise ValueError(f"{path} is not a model folder of version {VERSION}")
     if description.get("kind") != kind:
         raise ValueError(f"{path} holds a model of kind {description.get('kind')!r}, not {kind!r}")
-    return description, arrays
+    for name in description.get("files", []) if files is None else files:
+        _require_file(path, name)
+    return description
+
+
+def _require_file(path: Path, name: str) -> None:
+    if not (path / name).is_file():
+        raise ValueError(f"{path} is not a model folder: it has no {name}")
 
 
 def metric_to_json(spec: MetricSpec | Metric) -> str | dict[str, Any]:

@@ -29,10 +29,11 @@ from anyloss.models import (
     metric_from_json,
     metric_to_json,
     save_model,
+    unchanged_on_error,
 )
 from anyloss.recipe import OnStep, fit, ignore, vote
 from anyloss.recipe.networks import Layers, forward
-from anyloss.recipe.task import new_task
+from anyloss.recipe.task import new_task, positive_class
 
 
 class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -124,13 +125,8 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         If that fails, or is stopped, everything is left as it was before.
         """
-        before = dict(vars(self))
-        try:
+        with unchanged_on_error(self):
             return self._fit(X, y, sample_weight)
-        except BaseException:
-            self.__dict__.clear()
-            self.__dict__.update(before)
-            raise
 
     def _fit(self, X: Array, y: Array, sample_weight: Array | None) -> Self:
         find_metric(self.metric)
@@ -344,7 +340,7 @@ def _read_target(
         )
     positive = None
     if kind == "binary":
-        k = _positive(classes, index, pos_label, weight)
+        k = positive_class(classes, index, pos_label, weight)
         positive, labels = classes[k], labels[:, [k]]
     if average == "auto":
         genuine = kind == "multiclass" and find_metric(metric).function in MULTICLASS
@@ -356,19 +352,6 @@ def _read_target(
         "positive": positive,
         "labels": labels.astype(float),
     }
-
-
-def _positive(classes: Array, index: Array, pos_label: Any, weight: Array | None) -> int:
-    """Which of the two classes is the positive one."""
-    if pos_label is None:
-        first, second = np.bincount(index, weights=weight, minlength=2)
-        return 0 if first < second else 1
-    found = np.flatnonzero(classes == pos_label)
-    if len(found) != 1:
-        raise ValueError(
-            f"pos_label must be one of the classes {classes.tolist()}; got {pos_label!r}"
-        )
-    return int(found[0])
 
 
 def _standardise(X: Array, weight: Array | None) -> tuple[Array, Callable[[Layers], Layers]]:

@@ -6,7 +6,7 @@ Logits have the axes `(members, rows, classes)`, labels `(rows, classes)`, one c
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -89,6 +89,23 @@ def new_task(
         )
     weight = np.ones(len(y)) if weight is None else np.asarray(weight, dtype=float)
     return Task(y, weight, chosen, Layout(kind, average, y.shape[1], False))
+
+
+def positive_class(classes: Array, index: Array, pos_label: Any, weight: Array | None) -> int:
+    """Which of two classes is the positive one: the one named, or else the rarer one.
+
+    >>> positive_class(np.array(["no", "yes"]), np.array([0, 0, 1]), None, None)
+    1
+    """
+    if pos_label is None:
+        first, second = np.bincount(index, weights=weight, minlength=2)
+        return 0 if first < second else 1
+    found = np.flatnonzero(classes == pos_label)
+    if len(found) != 1:
+        raise ValueError(
+            f"pos_label must be one of the classes {classes.tolist()}; got {pos_label!r}"
+        )
+    return int(found[0])
 
 
 def probabilities(z: Array, kind: str) -> Array:

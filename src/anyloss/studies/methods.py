@@ -89,7 +89,7 @@ def _curve(y: Array, p: Array, thresholds: Array, metric: str) -> Array:
     return np.broadcast_to(scores, thresholds.shape)
 
 
-def _scored(
+def scored(
     name: str,
     train: Callable[[Split, Folds], Trained],
     null: bool,
@@ -248,14 +248,14 @@ def _each(train: Train) -> Callable[[Split, Folds], Trained]:
 
 
 FAMILIES: dict[str, Family] = {
-    "bce": partial(_scored, "bce", partial(_cross_entropy, False), True),
-    "weighted": partial(_scored, "weighted", partial(_cross_entropy, True), False),
-    "focal": partial(_scored, "focal", _each(partial(_through_torch, "focal")), False),
-    "smote": partial(_scored, "smote", _each(partial(_resampled, True)), False),
-    "undersampling": partial(_scored, "undersampling", _each(partial(_resampled, False)), False),
-    "mse": partial(_scored, "mse", _each(partial(_through_torch, "mse")), False),
+    "bce": partial(scored, "bce", partial(_cross_entropy, False), True),
+    "weighted": partial(scored, "weighted", partial(_cross_entropy, True), False),
+    "focal": partial(scored, "focal", _each(partial(_through_torch, "focal")), False),
+    "smote": partial(scored, "smote", _each(partial(_resampled, True)), False),
+    "undersampling": partial(scored, "undersampling", _each(partial(_resampled, False)), False),
+    "mse": partial(scored, "mse", _each(partial(_through_torch, "mse")), False),
     "surrogate_fbeta": partial(
-        _scored, "surrogate_fbeta", _each(partial(_through_torch, "surrogate_fbeta")), False
+        scored, "surrogate_fbeta", _each(partial(_through_torch, "surrogate_fbeta")), False
     ),
     "sol": partial(_soft_metric, "sol", RaisedCosine(0.1)),
     "heaviside": partial(_soft_metric, "heaviside", Linear(0.2)),

@@ -28,11 +28,12 @@ import numpy as np
 from anyloss import __version__
 from anyloss.counts import score
 from anyloss.metrics import metric as find_metric
+from anyloss.studies.boosted import BOOSTED
 from anyloss.studies.datasets import Dataset, fingerprint, load
 from anyloss.studies.journal import Journal
-from anyloss.studies.methods import FAMILIES, Outcome, Split, families_for
+from anyloss.studies.methods import FAMILIES, Family, Outcome, Split, families_for
 
-MODELS = {"linear": (), "mlp": (8,)}
+MODELS = {"linear": (), "mlp": (8,)}  # and the trees of BOOSTED
 METRICS = ("f1", "mcc", "balanced_accuracy", "gmean", "accuracy")
 KEYS = ["dataset", "model", "metric", "method", "repeat", "fold"]
 INNER = 5
@@ -52,8 +53,8 @@ class Study:
 
     def __post_init__(self) -> None:
         for what, given, known in (
-            ("models", self.models, MODELS),
-            ("methods", self.families, FAMILIES),
+            ("models", self.models, (*MODELS, *BOOSTED)),
+            ("methods", self.families, {x: x for model in self.models for x in _families(model)}),
         ):
             wrong = [x for x in given if x not in known]
             if wrong:
@@ -102,20 +103,30 @@ class Unit(NamedTuple):
 
 def units(study: Study) -> Iterator[Unit]:
     """All units of a study, data set by data set."""
-    wanted = study.families or tuple(FAMILIES)
     for dataset in study.datasets:
         for model in study.models:
-            for family in wanted:
+            known = _families(model)
+            for family in study.families or known:
                 metrics = tuple(
                     metric
                     for metric in study.metrics
-                    if study.families or family in families_for(model, metric)
+                    if family in (known if study.families else _usual(model, metric))
                 )
                 if not metrics:
                     continue
                 for repeat in range(study.repeats):
                     for fold in range(study.folds):
                         yield Unit(dataset, model, family, metrics, repeat, fold)
+
+
+def _families(model: str) -> dict[str, Family]:
+    """The methods there are for a model."""
+    return BOOSTED.get(model, FAMILIES)
+
+
+def _usual(model: str, metric: str) -> tuple[str, ...]:
+    """The methods a model is compared by unless others are asked for."""
+    return tuple(BOOSTED[model]) if model in BOOSTED else families_for(model, metric)
 
 
 def run_unit(unit: Unit, folds: int, rows: int) -> list[dict[str, Any]]:
@@ -130,7 +141,7 @@ def run_unit(unit: Unit, folds: int, rows: int) -> list[dict[str, Any]]:
         "positives": int(y.sum()),
         "model": unit.model,
     }
-    outcomes = FAMILIES[unit.family](split, unit.metrics)
+    outcomes = _families(unit.model)[unit.family](split, unit.metrics)
     return [about | _judge(outcome, truth, unit) for outcome in outcomes]
 
 
@@ -163,7 +174,7 @@ def _split(X: Any, y: Any, unit: Unit, folds: int) -> tuple[Split, Any]:
         list(StratifiedKFold(INNER, shuffle=True, random_state=s).split(rows, labels))
         for s in (seed, seed + 1000)
     )
-    hidden = MODELS[unit.model]
+    hidden = MODELS.get(unit.model, ())
     return Split(rows, labels, scaler.transform(X[test]), inner, other, hidden, seed), y[test]
 
 

@@ -1,0 +1,193 @@
+"""Objectives and evaluation metrics in the form each library asks for.
+
+LightGBM and XGBoost call a function of two or three arguments. Their native interfaces hand over
+margins and a data set, their scikit-learn interfaces labels, margins and weights: what is meant
+can be told from the second argument. CatBoost calls methods of an object; see `blocks`.
+"""
+
+from __future__ import annotations
+
+import re
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from anyloss.arithmetic import Array
+from anyloss.boosting.blocks import BlockMetric, BlockObjective
+from anyloss.boosting.core import gradient_and_curvature, hard_score, step_of
+from anyloss.metrics import Metric, MetricSpec
+from anyloss.metrics import metric as find_metric
+from anyloss.steps import Step
+
+LIBRARIES = {"lightgbm": (4, 7), "xgboost": (3, 0), "catboost": (1, 2)}  # and the oldest version
+
+
+def require(library: str) -> Any:
+    """Import a library, or say how to get it."""
+    if library not in LIBRARIES:
+        raise ValueError(f"library must be one of {', '.join(LIBRARIES)}; got {library!r}")
+    hint = "install it with: pip install 'anyloss[boosting]'"
+    try:
+        module = import_module(library)
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(f"this needs {library}; {hint}") from error
+    oldest, found = LIBRARIES[library], str(module.__version__)
+    if tuple(int(x) for x in re.findall(r"\d+", found)[:2]) < oldest:
+        wanted = ".".join(map(str, oldest))
+        raise ImportError(f"this needs {library} {wanted} or newer; got {found}. {hint}")
+    return module
+
+
+class Given(NamedTuple):
+    """What a library hands over, checked."""
+
+    y: Array
+    score: Array
+    weight: Array | None
+    native: bool
+
+
+def _given(first: Any, second: Any, weight: Any) -> Given:
+    """Tell the native call, margins and a data set, from labels, margins and weights."""
+    native = hasattr(second, "get_label")
+    if native:
+        y, z, weight = second.get_label(), first, second.get_weight()
+    else:
+        y, z = first, second
+    y, z = np.asarray(y, dtype=float), np.asarray(z, dtype=float)
+    weight = None if weight is None or not np.size(weight) else np.asarray(weight, dtype=float)
+    if y.ndim != 1 or z.shape != y.shape or (weight is not None and weight.shape != y.shape):
+        raise ValueError(
+            "expected one label, one margin and one weight per row, called as f(margins, data set) "
+            "or f(labels, margins, weights); got shapes "
+            f"{y.shape}, {z.shape} and {None if weight is None else weight.shape}. Several classes "
+            "are not offered: train one class against the rest"
+        )
+    return Given(y, z, weight, native)
+
+
+def check_labels(y: Array, both: bool = True) -> None:
+    """Refuse labels other than 0 and 1, and a training set of one class."""
+    if (y * y != y).any():
+        raise ValueError(f"labels must be 0 and 1, with no NaN; got {np.unique(y)[:5].tolist()}")
+    if both and y.min() == y.max():
+        raise ValueError(f"training needs rows of both classes; got one class, {y[:1].tolist()}")
+
+
+class Objective:
+    """`n (1 - soft metric)` for LightGBM and XGBoost, native or scikit-learn.
+
+    >>> f1 = objective("f1")
+    >>> gradient, curvature = f1(np.array([1.0, 0.0]), np.zeros(2))  # labels, margins
+    >>> gradient.tolist()
+    [-0.375, 0.125]
+    """
+
+    def __init__(self, metric: Metric, step: Step) -> None:
+        self.metric, self.step = metric, step
+
+    def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> tuple[Array, Array]:
+        y, margin, weight, _ = _given(y_true, y_pred, sample_weight)
+        check_labels(y)
+        return gradient_and_curvature(margin, y, self.metric, self.step, weight)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.metric.name!r}, {self.step!r})"
+
+
+class EvalMetric:
+    """The hard metric for LightGBM and XGBoost, native or scikit-learn; higher is better.
+
+    XGBoost maximises by the name of a metric alone: one that begins with "pre@" is maximised.
+    """
+
+    def __init__(self, metric: Metric, library: str, from_logits: bool) -> None:
+        self.metric, self.library, self.from_logits = metric, library, from_logits
+        plain = "".join(c if c.isalnum() or c in "_.+-*/()" else "" for c in metric.name)
+        self.__name__ = plain if library == "lightgbm" else f"pre@0.5-{plain}"
+
+    def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
+        y, z, weight, native = _given(y_true, y_pred, sample_weight)
+        check_labels(y, both=False)
+        value = hard_score(z, y, self.metric, weight, at=0.0 if self.from_logits else 0.5)
+        if self.library == "lightgbm":
+            return self.__name__, value, True
+        return (self.__name__, value) if native else value
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.metric.name!r}, {self.library!r})"
+
+
+def objective(
+    metric: MetricSpec | Metric = "f1",
+    library: str = "lightgbm",
+    *,
+    scale: float | str = "auto",
+    step: Step | None = None,
+    y_true: Array | None = None,
+    margin: Array | float = 0.0,
+    sample_weight: Array | None = None,
+) -> Any:
+    """A training objective that raises the soft metric of the whole training set.
+
+    The gradient is exact, for weighted rows too. The start margin should be 0: with XGBoost set
+    `base_score=0.0` in the native interface (the default 0.5 is a margin there), and nothing in
+    `XGBClassifier` (where 0.5 is a probability).
+
+    Args:
+        metric: a name, a formula or a function of `tp, fn, fp, tn`.
+        library: "lightgbm", "xgboost" or "catboost".
+        scale: how sharp the soft decision is. "auto": the probability itself; a number: AnyLoss's
+            `sigmoid(scale (p - 1/2))`.
+        step: any other step, instead of a scale.
+        y_true, margin, sample_weight: for CatBoost only, which shows an objective blocks of rows:
+            the labels, start margins and weights of the training set. Pass the result as
+            `loss_function` and as `eval_metric`; see `BlockObjective` for the other settings.
+
+    >>> objective("mcc", "xgboost", scale=10)
+    Objective('mcc', Amplified(scale=10, threshold=0.5))
+    """
+    require(library)
+    chosen = find_metric(metric)
+    if step is not None and scale != "auto":
+        raise ValueError(f"give a scale or a step, not both; got scale={scale!r} and {step!r}")
+    step = step_of(scale) if step is None else step
+    if library != "catboost":
+        if y_true is not None or sample_weight is not None or np.any(margin):
+            raise ValueError(
+                f"y_true, margin and sample_weight are for CatBoost; {library} hands them over "
+                "itself (set the start margin by init_score or base_margin)"
+            )
+        return Objective(chosen, step)
+    if y_true is None:
+        raise ValueError(
+            "CatBoost shows an objective blocks of rows only: give the labels of the training "
+            "set, objective(metric, 'catboost', y_true=y), and with them sample_weight and margin "
+            "(the baseline) if there are any"
+        )
+    y = np.asarray(y_true, dtype=float)
+    check_labels(y)
+    weight = None if sample_weight is None else np.asarray(sample_weight, dtype=float)
+    return BlockObjective(chosen, step, y, np.broadcast_to(margin, y.shape), weight)
+
+
+def eval_metric(
+    metric: MetricSpec | Metric = "f1", library: str = "lightgbm", *, from_logits: bool = True
+) -> Any:
+    """The hard metric at the decision 0.5, so that early stopping works on it.
+
+    LightGBM and XGBoost hand over margins under an objective of ours, probabilities under one of
+    their own (then say `from_logits=False`); CatBoost always hands over margins. XGBoost reports
+    it as "pre@0.5-f1": it maximises what is called "pre@...", and minimises other names.
+
+    >>> eval_metric("f1")(np.array([1, 1, 0]), np.array([2.0, -1.0, -3.0]))
+    ('f1', 0.6666666666666666, True)
+    """
+    require(library)
+    chosen = find_metric(metric)
+    if library != "catboost":
+        return EvalMetric(chosen, library, from_logits)
+    if not from_logits:
+        raise ValueError("CatBoost hands over margins: leave from_logits=True")
+    return BlockMetric(chosen)

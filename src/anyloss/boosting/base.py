@@ -1,0 +1,341 @@
+"""What the three classifiers share: everything but the library."""
+
+from __future__ import annotations
+
+from functools import partial
+from numbers import Integral
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from scipy.sparse import csr_matrix, issparse
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    check_is_fitted,
+    column_or_1d,
+    validate_data,
+)
+
+from anyloss.arithmetic import Array
+from anyloss.boosting.adapters import require
+from anyloss.boosting.core import hard_score, step_of
+from anyloss.boosting.fitting import Boosted, fit
+from anyloss.boosting.libraries import Goal, Library, Plan, Rows, take
+from anyloss.metrics import Metric, MetricSpec
+from anyloss.metrics import metric as find_metric
+from anyloss.models import (
+    labels_from_json,
+    labels_to_json,
+    load_description,
+    metric_from_json,
+    metric_to_json,
+    save_folder,
+    unchanged_on_error,
+)
+from anyloss.recipe.folds import inner_folds
+from anyloss.recipe.task import positive_class, probabilities
+
+
+class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A scikit-learn classifier of one library, fitted for a metric; see the three of them."""
+
+    library: ClassVar[Library]
+    _texts: bool  # whether arrays may hold texts: a category is then named for CatBoost
+
+    def __init__(
+        self,
+        metric: MetricSpec | Metric = "f1",
+        *,
+        pos_label: Any = None,
+        scale: float | str = "auto",
+        folds: int = 5,
+        repeats: int = 2,
+        refine_rounds: int | None = None,
+        early_stopping_rounds: int | None = None,
+        random_state: Any = None,
+        **library_parameters: Any,
+    ) -> None:
+        self.metric = metric
+        self.pos_label = pos_label
+        self.scale = scale
+        self.folds = folds
+        self.repeats = repeats
+        self.refine_rounds = refine_rounds
+        self.early_stopping_rounds = early_stopping_rounds
+        self.random_state = random_state
+        self._library_parameters = library_parameters
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Our parameters and those of the library that were given."""
+        return {**super().get_params(deep), **self._library_parameters}
+
+    def set_params(self, **params: Any) -> Self:
+        """Set our parameters, and hand the others to the library."""
+        ours = set(self._get_param_names())
+        super().set_params(**{k: v for k, v in params.items() if k in ours})
+        self._library_parameters |= {k: v for k, v in params.items() if k not in ours}
+        return self
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        tags.input_tags.allow_nan = True
+        tags.input_tags.sparse = True
+        return tags
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "models_")
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        eval_set: Any = None,
+        **fit_options: Any,
+    ) -> Self:
+        """Fit to rows `X`, labels `y` and, if given, weights per row.
+
+        `eval_set` is a pair `(X, y)`: with `early_stopping_rounds` the log-loss stops on it by its
+        own value, and the refinement by the metric. Further arguments go to the library's `fit`,
+        such as `categorical_feature` (LightGBM) or `cat_features` (CatBoost). If that fails, or is
+        stopped, everything is left as it was before.
+        """
+        require(self.library.name)
+        with unchanged_on_error(self):
+            return self._fit(X, y, sample_weight, eval_set, fit_options)
+
+    def _fit(
+        self, X: Any, y: Any, sample_weight: Any, eval_set: Any, fit_options: dict[str, Any]
+    ) -> Self:
+        goal = Goal(find_metric(self.metric), step_of(self.scale))
+        self._check_parameters()
+        X, y = self._check_rows(X, y, fit_options)
+        weight = None
+        if sample_weight is not None:
+            weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
+        rows, classes, positive = self._check_target(X, y, weight)
+        if eval_set is None and self.early_stopping_rounds is not None:
+            raise ValueError(
+                f"early_stopping_rounds={self.early_stopping_rounds} needs rows to stop on: "
+                "fit(X, y, eval_set=(X_valid, y_valid))"
+            )
+        valid = None if eval_set is None else self._check_eval_set(eval_set, classes, positive)
+        rng = check_random_state(self.random_state)
+        seed = int(rng.randint(2**31))
+        labels, folds = rows.y[:, None], np.random.default_rng(seed)
+        held = inner_folds(_codes(rows.X), labels, "binary", self.folds, self.repeats, folds)
+        plan = self._plan(seed, fit_options)
+        refine_rounds = self.refine_rounds
+        if refine_rounds is None:
+            refine_rounds = max(1, self.library.rounds(plan.parameters)[1] // 3)
+        found = fit(self.library, rows, held, goal, plan, refine_rounds, valid)
+        self.classes_, self.pos_label_, self.models_ = classes, classes[positive], found
+        self.start_score_, self.held_out_score_ = found.start_score, found.held_out_score
+        return self
+
+    def _plan(self, seed: int, fit_options: dict[str, Any]) -> Plan:
+        given = dict(self._library_parameters)
+        for name in ("objective", "loss_function"):
+            if given.pop(name, None) is not None:
+                raise ValueError(
+                    f"{type(self).__name__} has its own objectives, log-loss and the metric; leave "
+                    f"{name} away"
+                )
+        if self.random_state is not None:
+            given["random_state"] = seed
+        return Plan(given, fit_options, self.early_stopping_rounds)
+
+    def _check_parameters(self) -> None:
+        for name, low in (
+            ("folds", 2), ("repeats", 1), ("refine_rounds", 1), ("early_stopping_rounds", 1),
+        ):  # fmt: skip
+            value = getattr(self, name)
+            if value is None and name not in ("folds", "repeats"):
+                continue
+            if not isinstance(value, Integral) or value < low:
+                raise ValueError(f"{name} must be a whole number from {low}; got {value!r}")
+
+    def _check_rows(self, X: Any, y: Any = "no_validation", options: Any = ()) -> Any:
+        """Rows as the library takes them: data frames as they are, all else as an array."""
+        reset = not isinstance(y, str)
+        if reset:
+            self._texts = "cat_features" in options or "cat_features" in self._library_parameters
+        if hasattr(X, "iloc"):
+            validate_data(self, X, reset=reset, skip_check_array=True)
+            return (X, self._check_labels(y, len(X))) if reset else X
+        checks = {
+            "accept_sparse": "csr",
+            "dtype": None if self._texts else "numeric",
+            "ensure_all_finite": False if self._texts else "allow-nan",
+        }
+        X = validate_data(self, X, reset=reset, ensure_min_samples=1 + reset, **checks)
+        if issparse(X):  # the one form that all libraries know
+            X = csr_matrix(X)
+            X.indices, X.indptr = X.indices.astype(np.int32), X.indptr.astype(np.int32)
+        return (X, self._check_labels(y, X.shape[0])) if reset else X
+
+    @staticmethod
+    def _check_labels(y: Any, rows: int) -> Array:
+        if y is None:
+            raise ValueError("fit requires y to be passed, but the target y is None")
+        y = column_or_1d(y, warn=True)
+        missing = sum(x is None or x != x for x in y.tolist()) if y.dtype.kind in "fO" else 0
+        if missing or len(y) != rows:
+            raise ValueError(
+                f"y must hold a label in each of the {rows} rows, with no NaN or None; got "
+                f"{len(y)} labels, {missing} of them NaN or None"
+            )
+        check_classification_targets(y)
+        return y
+
+    def _check_target(self, X: Any, y: Array, weight: Array | None) -> tuple[Rows, Array, int]:
+        """Rows with a weight above 0, labels 0 and 1; the classes, and which is positive."""
+        present = np.flatnonzero(np.ones(len(y)) if weight is None else weight > 0)
+        X, y, weight, _ = take(Rows(X, y, weight), present)
+        classes, index = np.unique(y, return_inverse=True)
+        if len(classes) > 2:
+            raise ValueError(
+                "Only binary classification is supported. The type of the target is "
+                f"{type_of_target(y)}, with {len(classes)} classes. Train one class against the "
+                "rest (OneVsRestClassifier), or use anyloss.sklearn.AnyLossClassifier"
+            )
+        if len(classes) < 2:
+            raise ValueError(
+                f"{type(self).__name__} needs rows of two classes (with a weight above 0); got one "
+                f"class, {classes.tolist()}"
+            )
+        positive = positive_class(classes, index, self.pos_label, weight)
+        return Rows(X, (index == positive).astype(float), weight), classes, positive
+
+    def _check_eval_set(self, eval_set: Any, classes: Array, positive: int) -> Rows:
+        if isinstance(eval_set, list) and len(eval_set) == 1:
+            eval_set = eval_set[0]
+        if not isinstance(eval_set, tuple) or len(eval_set) != 2:
+            raise ValueError(f"eval_set must be one pair (X, y); got {type(eval_set).__name__}")
+        X = self._check_rows(eval_set[0])
+        return Rows(X, self._zero_one(eval_set[1], X, classes, positive))
+
+    def _zero_one(self, y: Any, X: Any, classes: Array, positive: int) -> Array:
+        y = self._check_labels(y, X.shape[0])
+        unknown = sorted(set(y.tolist()) - set(classes.tolist()), key=str)
+        if unknown:
+            raise ValueError(f"y holds classes that were not there in fit: {unknown[:5]}")
+        return (y == classes[positive]).astype(float)
+
+    def decision_function(self, X: Any) -> Array:
+        """The margin: above 0 for the second of `classes_`."""
+        check_is_fitted(self)
+        margin = self.models_.margin(self.library, self._check_rows(X))
+        return margin if self.pos_label_ == self.classes_[1] else -margin
+
+    def predict(self, X: Any) -> Array:
+        """The class of each row."""
+        decided = self.decision_function(X)
+        # On the very edge a row is not of the positive class, as in every metric here.
+        second = decided > 0 if self.pos_label_ == self.classes_[1] else decided >= 0
+        return self.classes_[second.astype(int)]
+
+    def predict_proba(self, X: Any) -> Array:
+        """The margin as numbers from 0 to 1, one column per class; 0.5 decides. Not calibrated."""
+        margin = self.decision_function(X)
+        return probabilities(np.column_stack([-margin, margin]), "binary")
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """The metric this classifier is trained for, of its decisions on `X`."""
+        check_is_fitted(self)
+        X = self._check_rows(X)
+        positive = int(np.flatnonzero(self.classes_ == self.pos_label_)[0])
+        y = self._zero_one(y, X, self.classes_, positive)
+        weight = None if sample_weight is None else _check_sample_weight(sample_weight, X)
+        margin = self.models_.margin(self.library, X)
+        return hard_score(margin, y, find_metric(self.metric), weight)
+
+    def save(self, path: Path | str) -> None:
+        """Write the models to a folder: JSON, and files in the library's own format; no pickle."""
+        check_is_fitted(self)
+        found, names = self.models_, {}
+        for kind, models in (("start", found.started), ("refined", found.refined)):
+            for k, model in enumerate(models):
+                names[f"{kind}-{k}{self.library.suffix}"] = model
+        description = {
+            "parameters": _to_json(self.get_params() | {"metric": metric_to_json(self.metric)}),
+            "classes": labels_to_json(self.classes_),
+            "positive": int(np.flatnonzero(self.classes_ == self.pos_label_)[0]),
+            "members": {"started": len(found.started), "refined": len(found.refined)},
+            "margin": {"offset": found.offset, "share": found.share},
+            "scores": {"start": found.start_score, "held_out": found.held_out_score},
+            "columns": {
+                "count": self.n_features_in_,
+                "names": list(getattr(self, "feature_names_in_", [])) or None,
+                "texts": self._texts,
+            },
+        }
+        files = {name: partial(self.library.save, model) for name, model in names.items()}
+        save_folder(path, type(self).__name__, description, files)
+
+    @classmethod
+    def load(cls, path: Path | str) -> Self:
+        """Read a model that was written by `save`."""
+        stored = load_description(path, cls.__name__)
+        try:
+            stored["parameters"]["metric"] = metric_from_json(stored["parameters"]["metric"])
+            model = cls(**stored["parameters"])
+            scores = stored["scores"]["start"], stored["scores"]["held_out"]
+            model.models_ = Boosted(
+                model._load_members(path, "start", stored["members"]["started"]),
+                model._load_members(path, "refined", stored["members"]["refined"]),
+                stored["margin"]["offset"], stored["margin"]["share"], *scores,
+            )  # fmt: skip
+            model.classes_ = labels_from_json(stored["classes"])
+            model.pos_label_ = model.classes_[stored["positive"]]
+            names, model.n_features_in_ = stored["columns"]["names"], stored["columns"]["count"]
+            model._texts = stored["columns"]["texts"]
+        except (KeyError, TypeError, IndexError) as error:
+            raise ValueError(f"{path} is not a complete model folder: {error!r}") from None
+        model.start_score_, model.held_out_score_ = scores
+        if names is not None:
+            model.feature_names_in_ = np.array(names, dtype=object)
+        return model
+
+    def _load_members(self, path: Path | str, kind: str, count: int) -> list[Any]:
+        files = [Path(path) / f"{kind}-{k}{self.library.suffix}" for k in range(count)]
+        try:
+            return [self.library.load(file, self._library_parameters) for file in files]
+        except Exception as error:  # each library has its own
+            raise ValueError(f"{path} cannot be read, it may be damaged: {error}") from None
+
+
+def _codes(X: Any) -> Array:
+    """Numbers that tell which rows are equal; each row its own where that is not known."""
+    if hasattr(X, "iloc"):
+        import pandas as pd
+
+        return np.column_stack([pd.factorize(X[column])[0] for column in X])
+    if isinstance(X, np.ndarray) and X.dtype.kind in "fiub":
+        return X
+    if issparse(X):
+        X = X.sorted_indices()
+        cuts = zip(X.indptr, X.indptr[1:], strict=False)
+        rows = [X.indices[i:j].tobytes() + X.data[i:j].tobytes() for i, j in cuts]
+        return np.unique(np.array(rows, dtype=object), return_inverse=True)[1][:, None]
+    return np.arange(X.shape[0])[:, None]
+
+
+def _to_json(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Parameters as JSON knows them; a random generator is not kept."""
+    found = {}
+    for key, value in parameters.items():
+        value = value.item() if isinstance(value, np.generic) else value
+        value = None if isinstance(value, np.random.RandomState) else value
+        if not isinstance(value, str | int | float | bool | list | tuple | dict | None):
+            raise ValueError(
+                f"the parameter {key} must be text, numbers or lists of them to be saved; got "
+                f"{type(value).__name__}"
+            )
+        found[key] = value
+    return found

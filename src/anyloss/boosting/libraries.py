@@ -1,0 +1,216 @@
+"""What the recipe asks of a library: train by log-loss, go on for a metric, tell margins, save.
+
+Parameters have the names of the library's own scikit-learn estimator. Nothing is printed and
+nothing is written unless the parameters ask for it. A start margin is never part of a trained
+model: none of the libraries adds it when it predicts, so the recipe does.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+import numpy as np
+
+from anyloss.arithmetic import Array
+from anyloss.boosting.adapters import eval_metric, objective, require
+from anyloss.boosting.blocks import SETTINGS
+from anyloss.metrics import Metric
+from anyloss.steps import Step
+
+
+class Rows(NamedTuple):
+    """Rows of any form a library takes, their labels 0 and 1, weights and start margins."""
+
+    X: Any
+    y: Array
+    weight: Array | None = None
+    margin: Array | None = None
+
+
+def take(rows: Rows, at: Array) -> Rows:
+    """Some of the rows, in the order asked for."""
+    part = rows.X.iloc[at] if hasattr(rows.X, "iloc") else rows.X[at]
+    return Rows(part, *(None if x is None else x[at] for x in rows[1:]))
+
+
+class Plan(NamedTuple):
+    """How to train: the library's parameters, arguments for its `fit`, and when to stop."""
+
+    parameters: dict[str, Any]
+    fit_options: dict[str, Any]
+    patience: int | None = None
+
+
+class Goal(NamedTuple):
+    """A metric and the soft decision it is trained with."""
+
+    metric: Metric
+    step: Step
+
+
+class Library(Protocol):
+    """One of the three; a goal of None is the log-loss."""
+
+    name: str
+    suffix: str
+
+    def rounds(self, parameters: dict[str, Any]) -> tuple[str, int]:
+        """The parameter that holds the number of rounds, and its value."""
+
+    def train(self, rows: Rows, plan: Plan, valid: Rows | None, goal: Goal | None) -> Any:
+        """A trained model; with `valid` and patience it stops early."""
+
+    def margin(self, model: Any, X: Any) -> Array:
+        """The margins of a model, without any start margin."""
+
+    def save(self, model: Any, path: Path) -> None:
+        """Write a model in the library's own format."""
+
+    def load(self, path: Path, parameters: dict[str, Any]) -> Any:
+        """Read a model that was written by `save`."""
+
+
+def _rounds(parameters: dict[str, Any], names: tuple[str, ...], default: int) -> tuple[str, int]:
+    for name in names:
+        if parameters.get(name) is not None:
+            return name, int(parameters[name])
+    return names[0], default
+
+
+def _listed(x: Any) -> list[Any] | None:
+    return None if x is None else [x]
+
+
+class LightGBM:
+    """LightGBM's `Booster`, trained by `LGBMClassifier`."""
+
+    name, suffix = "lightgbm", ".txt"
+
+    def rounds(self, parameters: dict[str, Any]) -> tuple[str, int]:
+        names = ("n_estimators", "num_iterations", "n_iter", "num_boost_round", "num_rounds")
+        return _rounds(parameters, names, 100)
+
+    def train(self, rows: Rows, plan: Plan, valid: Rows | None, goal: Goal | None) -> Any:
+        lightgbm = require(self.name)
+        options, parameters = dict(plan.fit_options), {"verbose": -1} | plan.parameters
+        if goal is not None:
+            options["eval_metric"] = eval_metric(goal.metric, self.name)
+            parameters |= {
+                "objective": objective(goal.metric, self.name, step=goal.step),
+                "metric": "None",
+                "feature_pre_filter": False,  # no feature left would be a fatal error
+            }
+        if valid is not None:
+            options["eval_X"], options["eval_y"] = valid.X, valid.y
+            options["eval_init_score"] = _listed(valid.margin)
+            if plan.patience is not None:
+                stop = lightgbm.early_stopping(plan.patience, verbose=False)
+                options["callbacks"] = [*options.get("callbacks", []), stop]
+        model = lightgbm.LGBMClassifier(**parameters)
+        model.fit(rows.X, rows.y, sample_weight=rows.weight, init_score=rows.margin, **options)
+        return model.booster_
+
+    def margin(self, model: Any, X: Any) -> Array:
+        return model.predict(X, raw_score=True)
+
+    def save(self, model: Any, path: Path) -> None:
+        model.save_model(path)
+
+    def load(self, path: Path, parameters: dict[str, Any]) -> Any:
+        return require(self.name).Booster(model_file=path)
+
+
+class XGBoost:
+    """XGBoost's `XGBClassifier`."""
+
+    name, suffix = "xgboost", ".ubj"
+
+    def rounds(self, parameters: dict[str, Any]) -> tuple[str, int]:
+        return _rounds(parameters, ("n_estimators",), 100)
+
+    def train(self, rows: Rows, plan: Plan, valid: Rows | None, goal: Goal | None) -> Any:
+        xgboost = require(self.name)
+        parameters = {"verbosity": 0} | plan.parameters
+        if goal is not None:
+            parameters |= {
+                "objective": objective(goal.metric, self.name, step=goal.step),
+                "eval_metric": eval_metric(goal.metric, self.name),
+                "disable_default_eval_metric": True,
+                "base_score": 0.5,  # a probability, whose margin is 0
+            }
+        options = {"verbose": False} | plan.fit_options
+        if valid is not None:
+            parameters["early_stopping_rounds"] = plan.patience
+            options["eval_set"] = [(valid.X, valid.y)]
+            options["base_margin_eval_set"] = _listed(valid.margin)
+        model = xgboost.XGBClassifier(**parameters)
+        return model.fit(
+            rows.X, rows.y, sample_weight=rows.weight, base_margin=rows.margin, **options
+        )
+
+    def margin(self, model: Any, X: Any) -> Array:
+        return model.predict(X, output_margin=True).astype(float)
+
+    def save(self, model: Any, path: Path) -> None:
+        model.save_model(path)
+
+    def load(self, path: Path, parameters: dict[str, Any]) -> Any:
+        model = require(self.name).XGBClassifier(**parameters)
+        model.load_model(path)
+        return model
+
+
+class CatBoost:
+    """CatBoost's own model class. For a metric it is trained with plain settings; see `blocks`."""
+
+    name, suffix = "catboost", ".cbm"
+    LOUDNESS: ClassVar = ("verbose", "logging_level", "silent", "verbose_eval")
+    SAMPLING: ClassVar = ("subsample", "bagging_temperature", "mvs_reg", "sampling_frequency",
+                          "sampling_unit")  # fmt: skip
+
+    def rounds(self, parameters: dict[str, Any]) -> tuple[str, int]:
+        names = ("n_estimators", "iterations", "num_boost_round", "num_trees")
+        return _rounds(parameters, names, 1000)
+
+    def train(self, rows: Rows, plan: Plan, valid: Rows | None, goal: Goal | None) -> Any:
+        catboost = require(self.name)
+        parameters = {"allow_writing_files": False} | plan.parameters
+        if not any(name in parameters for name in self.LOUDNESS):
+            parameters["logging_level"] = "Silent"
+        if goal is None:
+            parameters["loss_function"] = "Logloss"
+        else:
+            # The order of the rows is kept (see SETTINGS), so it should mean nothing.
+            rows = take(rows, np.random.default_rng(0).permutation(len(rows.y)))
+            margin = 0.0 if rows.margin is None else rows.margin
+            both = objective(
+                goal.metric, self.name, step=goal.step, y_true=rows.y, margin=margin,
+                sample_weight=rows.weight,
+            )  # fmt: skip
+            parameters = {k: v for k, v in parameters.items() if k not in self.SAMPLING}
+            parameters |= {"loss_function": both, "eval_metric": both, **SETTINGS}
+        options = dict(plan.fit_options)
+        categories = options.pop("cat_features", parameters.pop("cat_features", None))
+
+        def pool(rows: Rows) -> Any:
+            return catboost.Pool(
+                rows.X,
+                rows.y,
+                weight=rows.weight,
+                baseline=rows.margin,
+                cat_features=categories,
+            )
+
+        if valid is not None:
+            options |= {"eval_set": pool(valid), "early_stopping_rounds": plan.patience}
+        return catboost.CatBoost(parameters).fit(pool(rows), **options)
+
+    def margin(self, model: Any, X: Any) -> Array:
+        return np.asarray(model.predict(X, prediction_type="RawFormulaVal"))
+
+    def save(self, model: Any, path: Path) -> None:
+        model.save_model(str(path))
+
+    def load(self, path: Path, parameters: dict[str, Any]) -> Any:
+        return require(self.name).CatBoost().load_model(str(path))
