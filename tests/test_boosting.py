@@ -232,6 +232,25 @@ def test_catboosts_scikit_learn_interface():
     assert history[-1] == pytest.approx(f1_score(y, ends[0] > 0))
 
 
+def test_catboost_without_the_labels_differs_in_the_first_tree_only():
+    X, y, _ = table(500)  # a single block: nothing differs
+    short = [
+        catboost_both(objective("f1", "catboost", **labels), X, y, None)
+        for labels in ({}, {"y_true": y})
+    ]
+    ends = [m.predict(X, prediction_type="RawFormulaVal") for m in short]
+    np.testing.assert_allclose(ends[0], ends[1])
+    X, y, _ = table(3200)
+    f = objective("f1", "catboost")
+    model = catboost_both(f, X, y, None, 5)
+    z = model.predict(X, prediction_type="RawFormulaVal")
+    whole = anyloss.counts(y, z, Uniform(), from_logits=True)
+    np.testing.assert_allclose(list(f.counts), list(whole), rtol=1e-8)
+    assert f1_score(y, z > 0) > 0.5
+    with pytest.raises(catboost.CatBoostError, match="has not seen the training set since"):
+        catboost_both(objective("f1", "catboost"), X, y, None, 9, metric_period=3)
+
+
 @pytest.mark.parametrize(
     "wrong", [{"metric_period": 3}, {"leaf_estimation_iterations": 4}, {"eval_metric": "AUC"}]
 )
@@ -349,7 +368,6 @@ def test_early_stopping_keeps_the_best_round_of_catboost():
         (lambda: objective("f1", scale="big"), ValueError, "scale must be 'auto' or a positive"),
         (lambda: objective("f1", scale=-1), ValueError, "scale must be a positive number; got -1"),
         (lambda: objective("f1", scale=2, step=Uniform()), ValueError, "a scale or a step, not both"),
-        (lambda: objective("f1", "catboost"), ValueError, r"give the labels of the training set"),
         (lambda: objective("f1", y_true=[0, 1]), ValueError, "are for CatBoost; lightgbm hands"),
         (lambda: objective("f1", "catboost", y_true=[1, 1]), ValueError, r"got one class, \[1.0\]"),
         (lambda: eval_metric("f1", "catboost", from_logits=False), ValueError, "hands over margins"),

@@ -142,8 +142,9 @@ def objective(
             `sigmoid(scale (p - 1/2))`.
         step: any other step, instead of a scale.
         y_true, margin, sample_weight: for CatBoost only, which shows an objective blocks of rows:
-            the labels, start margins and weights of the training set. Pass the result as
-            `loss_function` and as `eval_metric`; see `BlockObjective` for the other settings.
+            the labels, start margins and weights of the training set, for the counts of the first
+            tree. Pass the result as `loss_function` and as `eval_metric`; see `BlockObjective` for
+            the other settings, and for what is lost without the labels.
 
     >>> objective("mcc", "xgboost", scale=10)
     Objective('mcc', Amplified(scale=10, threshold=0.5))
@@ -160,16 +161,11 @@ def objective(
                 "itself (set the start margin by init_score or base_margin)"
             )
         return Objective(chosen, step)
-    if y_true is None:
-        raise ValueError(
-            "CatBoost shows an objective blocks of rows only: give the labels of the training "
-            "set, objective(metric, 'catboost', y_true=y), and with them sample_weight and margin "
-            "(the baseline) if there are any"
-        )
-    y = np.asarray(y_true, dtype=float)
-    check_labels(y)
+    y = None if y_true is None else np.asarray(y_true, dtype=float)
+    if y is not None:
+        check_labels(y)
     weight = None if sample_weight is None else np.asarray(sample_weight, dtype=float)
-    return BlockObjective(chosen, step, y, np.broadcast_to(margin, y.shape), weight)
+    return BlockObjective(chosen, step, y, margin, weight)
 
 
 def eval_metric(

@@ -2,9 +2,9 @@
 
 The counts are those of the whole training set all the same: CatBoost evaluates `eval_metric` on
 all rows after every tree, and the object that is both objective and metric keeps the counts it
-sees there for the next tree. The first tree's counts come from the labels and start margins. This
-leans on CatBoost's order of evaluation (seen in version 1.2), so the order is checked: an
-objective that has not seen the training set since the last tree stops the training.
+sees there for the next tree. The first tree's counts come from the labels and start margins, if
+these are given. This leans on CatBoost's order of evaluation (seen in version 1.2), so the order is
+checked: an objective that has not seen the training set since the last tree stops the training.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Self
 import numpy as np
 
 from anyloss.arithmetic import Array
-from anyloss.boosting.core import decisions, derivatives, hard_score, worth
+from anyloss.boosting.core import Worth, decisions, derivatives, hard_score, worth
 from anyloss.metrics import Metric
 from anyloss.slopes import column_counts
 from anyloss.steps import Step
@@ -66,28 +66,33 @@ class BlockObjective(BlockMetric):
     """Objective and metric in one, for `loss_function=` and `eval_metric=` of CatBoost.
 
     CatBoost must be given `SETTINGS` too: `CatBoost({"loss_function": f, "eval_metric": f,
-    **SETTINGS})`.
+    **SETTINGS})`. Without the labels each block of the first tree has its own counts, which are
+    those of the training set only if that is no longer than a block (500 rows for the leaves).
     """
 
     def __init__(
-        self, metric: Metric, step: Step, y: Array, margin: Array, weight: Array | None
+        self, metric: Metric, step: Step, y: Array | None, margin: Array, weight: Array | None
     ) -> None:
         super().__init__(metric)
-        self.step, self.rows = step, len(y)
-        self.count(np.array(margin, dtype=float), y, weight)
+        self.step, self.shown, self.fresh = step, 0, False
+        self.rows: int | None = None
+        self.worth: Worth | None = None
+        if y is not None:
+            self.count(np.broadcast_to(margin, y.shape).astype(float), y, weight)
 
     def count(self, z: Array, y: Array, weight: Array | None) -> None:
         """Keep the counts of the whole training set for the next tree."""
         a, _, factor = decisions(z, self.step)
         self.counts = column_counts(a, y, weight)
         self.worth = worth(self.counts, self.metric, factor)
-        self.fresh, self.shown = True, 0  # no block, and no row of one, since then
+        self.rows, self.shown = len(y), 0
+        self.fresh = True  # no block since then
 
     def seen(self, z: Array, y: Array, weight: Array | None) -> None:
         # After a tree the training set is evaluated first, then the others.
         if self.fresh:
             return
-        if len(y) != self.rows:
+        if self.rows is not None and len(y) != self.rows:
             raise ValueError(
                 f"the training set must be evaluated after every tree: expected its {self.rows} "
                 f"rows, got {len(y)}. Use eval_metric=<this objective> and metric_period=1"
@@ -101,10 +106,14 @@ class BlockObjective(BlockMetric):
         z, y = np.asarray(approxes, dtype=float), np.asarray(targets, dtype=float)
         w = None if weights is None or not len(weights) else np.asarray(weights, dtype=float)
         self.fresh, self.shown = False, self.shown + len(z)
-        if self.shown > 2 * self.rows:  # once for the shape of the tree, once for its leaves
+        if (
+            self.rows is not None and self.shown > 2 * self.rows
+        ):  # once for the shape of the tree, once for its leaves
             raise ValueError(
                 "the objective has not seen the training set since the last tree; it must be given "
                 f"as eval_metric too, with the settings {SETTINGS}"
             )
-        gradient, curvature = derivatives(decisions(z, self.step)[1], y, w, self.worth)
+        a, slope, factor = decisions(z, self.step)
+        value = self.worth or worth(column_counts(a, y, w), self.metric, factor)
+        gradient, curvature = derivatives(slope, y, w, value)
         return list(zip((-gradient).tolist(), (-curvature).tolist(), strict=True))
