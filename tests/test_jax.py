@@ -79,6 +79,30 @@ def test_rows_split_over_two_devices_give_the_loss_of_the_whole_batch(metric):
     assert abs(np.mean(halves) - float(expected)) > 0.01
 
 
+@pytest.mark.parametrize("average", ["auto", None])
+def test_whole_samples_split_over_two_devices(average):
+    z = RNG.normal(size=(8, 2, 30)).astype(np.float32)
+    y = (RNG.random((8, 2, 30)) < 0.3).astype(np.int32)
+    weight = RNG.random(8).astype(np.float32)
+    mesh = Mesh(np.array(jax.devices()[:2]), ("samples",))
+
+    def loss(z, y, weight, axis_name=None):
+        given = {"per_sample": True, "average": average, "axis_name": axis_name}
+        return any_loss(z, y, "f1", weight=weight, **given)
+
+    split = jax.shard_map(
+        partial(loss, axis_name="samples"),
+        mesh=mesh,
+        in_specs=(P("samples"), P("samples"), P("samples")),
+        out_specs=P(),
+    )
+    expected = np.asarray(loss(z, y, weight))
+    assert np.asarray(jax.jit(split)(z, y, weight)) == pytest.approx(expected, abs=1e-6)
+    slope = jax.jit(jax.grad(lambda z: loss(z, y, weight).sum()))(z)
+    found = jax.jit(jax.grad(lambda z: split(z, y, weight).sum()))(z)
+    assert np.asarray(found) == pytest.approx(np.asarray(slope), abs=1e-6)
+
+
 def test_bfloat16_is_counted_in_float32():
     z = jnp.zeros(1001, jnp.bfloat16) + 20
     y = jnp.ones(1001, jnp.int32)

@@ -359,6 +359,7 @@ def own_metric(tp, fn, fp, tn):
         AnyLoss("tp / (tp + 0.3*fp + 2*fn)", thresholds=[0.2, 0.8]),
         AnyLoss(metric=own_metric, step=LogitSigmoid(3.0)),
         AnyLoss(anyloss.metric("fbeta", beta=3)),
+        F1Loss(np.float32(20.0), thresholds=np.array([0.3, 0.5])),
     ],
 )
 def test_a_loss_comes_back_from_its_config(loss):
@@ -436,6 +437,7 @@ def test_a_missing_backend_is_named():
         (lambda: F1Loss(-1.0), ValueError, "scale must be a positive number"),
         (lambda: F1Loss(scale=3.0), TypeError, "unknown argument 'scale'"),
         (lambda: F1Loss(400.0)(Y, P), ValueError, "scale must be at most"),
+        (lambda: F1Loss(73.0, threshold=0.3, thresholds=[0.2]), ValueError, "stands alone"),
         (lambda: F1Loss(reduction="all"), ValueError, "reduction"),
         (lambda: AnyLoss(lambda tp, fn, fp, tn: tp + 1e39 * fp)(Y, keras.Variable(P)),
          ValueError, "is not finite for the counts"),
@@ -449,6 +451,13 @@ def test_a_missing_backend_is_named():
 def test_bad_input_says_what_was_expected(call, error, match):
     with pytest.raises(error, match=match):
         call()
+
+
+def test_a_score_in_half_precision_counts_in_float32():
+    meter = Score("f1", dtype="float16")
+    for _ in range(50):
+        meter.update_state(np.tile(Y, 5), np.tile(P, 5))  # 15,000 rows
+    assert float(meter.result()) == pytest.approx(f1_score(Y, P > 0.5), abs=1e-6)
 
 
 def test_values_are_not_looked_at_when_not_asked():

@@ -135,13 +135,23 @@ def _mean_score(
     for step in steps:
         step.check_dtype(str(rows.scores.dtype), ops.tiny)
         found = count(rows, step, settings.options.from_logits, ops)
-        if axis_name is not None:
-            found = Counts(*jax.lax.psum(tuple(found), axis_name))  # type: ignore[no-untyped-call]
+        whole = settings.options.per_sample  # a sample is on one device as a whole
+        if axis_name is not None and not whole:
+            found = Counts(*_sum(tuple(found), axis_name))
         value = score_counts(found, settings.metric, rows.layout, ops, settings.smooth)
+        if axis_name is not None and whole:
+            own = jnp.stack([x.sum() for x in found]).sum()
+            total, shared = _sum((value * own, own), axis_name)
+            value = total / jnp.where(shared < ops.tiny, 1.0, shared)
         if checked:
             check_finite(found, [value, *found], settings.metric)
         scores.append(value)
     return jnp.stack(scores).mean(axis=0)
+
+
+def _sum(x: tuple[Array, ...], axis_name: AxisName) -> tuple[Array, ...]:
+    summed: tuple[Array, ...] = jax.lax.psum(x, axis_name)  # type: ignore[no-untyped-call]
+    return summed
 
 
 def _rows(

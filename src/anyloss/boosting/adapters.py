@@ -8,6 +8,7 @@ can be told from the second argument. CatBoost calls methods of an object; see `
 from __future__ import annotations
 
 import re
+import warnings
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -18,7 +19,7 @@ from anyloss.boosting.blocks import BlockMetric, BlockObjective
 from anyloss.boosting.core import gradient_and_curvature, hard_score, step_of
 from anyloss.metrics import Metric, MetricSpec
 from anyloss.metrics import metric as find_metric
-from anyloss.steps import Step
+from anyloss.steps import Hard, Step
 
 LIBRARIES = {"lightgbm": (4, 7), "xgboost": (3, 0), "catboost": (1, 2)}  # and the oldest version
 
@@ -64,6 +65,8 @@ def _given(first: Any, second: Any, weight: Any) -> Given:
             f"{y.shape}, {z.shape} and {None if weight is None else weight.shape}. Several classes "
             "are not offered: train one class against the rest"
         )
+    if weight is not None and not weight.min() >= 0:
+        raise ValueError(f"weights must be 0 or more, with no NaN; got {weight.min()}")
     return Given(y, z, weight, native)
 
 
@@ -110,6 +113,18 @@ class EvalMetric:
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
         y, z, weight, native = _given(y_true, y_pred, sample_weight)
         check_labels(y, both=False)
+        caller = type(y_pred).__module__.split(".")[0]
+        if native and caller in LIBRARIES and caller != self.library:
+            raise ValueError(
+                f"this metric is for {self.library} and was called by {caller}: write "
+                f"eval_metric({self.metric.name!r}, {caller!r})"
+            )
+        if self.from_logits and len(z) > 1 and 0 < z.min() < z.max() < 1:
+            warnings.warn(
+                "all margins lie between 0 and 1: if they are probabilities, as under an objective "
+                "of the library's own, write eval_metric(..., from_logits=False)",
+                stacklevel=2,
+            )
         value = hard_score(z, y, self.metric, weight, at=0.0 if self.from_logits else 0.5)
         if self.library == "lightgbm":
             return self.__name__, value, True
@@ -128,6 +143,7 @@ def objective(
     y_true: Array | None = None,
     margin: Array | float = 0.0,
     sample_weight: Array | None = None,
+    **params: float,
 ) -> Any:
     """A training objective that raises the soft metric of the whole training set.
 
@@ -143,14 +159,17 @@ def objective(
         step: any other step, instead of a scale.
         y_true, margin, sample_weight: for CatBoost only, which shows an objective blocks of rows:
             the labels, start margins and weights of the training set, for the counts of the first
-            tree. Pass the result as `loss_function` and as `eval_metric`; see `BlockObjective` for
-            the other settings, and for what is lost without the labels.
+            tree. Pass the result as `loss_function` and as `eval_metric`, one object for one fit;
+            see `BlockObjective` for the other settings, and for what is lost without the labels.
+        **params: parameters of the metric, such as `beta=2` for "fbeta".
 
     >>> objective("mcc", "xgboost", scale=10)
     Objective('mcc', Amplified(scale=10, threshold=0.5))
     """
     require(library)
-    chosen = find_metric(metric)
+    chosen = find_metric(metric, **params)
+    if step is not None and (not isinstance(step, Step) or isinstance(step, Hard)):
+        raise TypeError(f"step must be one of anyloss.steps that has a slope; got {step!r}")
     if step is not None and scale != "auto":
         raise ValueError(f"give a scale or a step, not both; got scale={scale!r} and {step!r}")
     step = step_of(scale) if step is None else step
@@ -164,12 +183,18 @@ def objective(
     y = None if y_true is None else np.asarray(y_true, dtype=float)
     if y is not None:
         check_labels(y)
+    elif sample_weight is not None or np.any(margin):
+        raise ValueError("sample_weight and margin are for the labels: give y_true as well")
     weight = None if sample_weight is None else np.asarray(sample_weight, dtype=float)
     return BlockObjective(chosen, step, y, margin, weight)
 
 
 def eval_metric(
-    metric: MetricSpec | Metric = "f1", library: str = "lightgbm", *, from_logits: bool = True
+    metric: MetricSpec | Metric = "f1",
+    library: str = "lightgbm",
+    *,
+    from_logits: bool = True,
+    **params: float,
 ) -> Any:
     """The hard metric at the decision 0.5, so that early stopping works on it.
 
@@ -181,7 +206,7 @@ def eval_metric(
     ('f1', 0.6666666666666666, True)
     """
     require(library)
-    chosen = find_metric(metric)
+    chosen = find_metric(metric, **params)
     if library != "catboost":
         return EvalMetric(chosen, library, from_logits)
     if not from_logits:

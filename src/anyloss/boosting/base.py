@@ -20,6 +20,7 @@ from sklearn.utils.validation import (
 )
 
 from anyloss.arithmetic import Array
+from anyloss.boosting import parameters
 from anyloss.boosting.adapters import require
 from anyloss.boosting.core import hard_score, step_of
 from anyloss.boosting.fitting import Boosted, fit
@@ -129,7 +130,7 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         seed = int(rng.randint(2**31))
         labels, folds = rows.y[:, None], np.random.default_rng(seed)
         held = inner_folds(_codes(rows.X), labels, "binary", self.folds, self.repeats, folds)
-        plan = self._plan(seed, fit_options)
+        plan = self._plan(seed, fit_options, goal.metric, positive)
         refine_rounds = self.refine_rounds
         if refine_rounds is None:
             refine_rounds = max(1, self.library.rounds(plan.parameters)[1] // 3)
@@ -138,14 +139,10 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.start_score_, self.held_out_score_ = found.start_score, found.held_out_score
         return self
 
-    def _plan(self, seed: int, fit_options: dict[str, Any]) -> Plan:
-        given = dict(self._library_parameters)
-        for name in ("objective", "loss_function"):
-            if given.pop(name, None) is not None:
-                raise ValueError(
-                    f"{type(self).__name__} has its own objectives, log-loss and the metric; leave "
-                    f"{name} away"
-                )
+    def _plan(self, seed: int, fit_options: dict[str, Any], metric: Metric, positive: int) -> Plan:
+        known = {*self.library.known(), *self._get_param_names()}
+        parameters.check({**self._library_parameters, **fit_options}, known, metric)
+        given = parameters.oriented(self._library_parameters, flipped=positive == 0)
         if self.random_state is not None:
             given["random_state"] = seed
         return Plan(given, fit_options, self.early_stopping_rounds)
@@ -184,7 +181,7 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if y is None:
             raise ValueError("fit requires y to be passed, but the target y is None")
         y = column_or_1d(y, warn=True)
-        missing = sum(x is None or x != x for x in y.tolist()) if y.dtype.kind in "fO" else 0
+        missing = sum(map(_is_missing, y.tolist())) if y.dtype.kind in "fO" else 0
         if missing or len(y) != rows:
             raise ValueError(
                 f"y must hold a label in each of the {rows} rows, with no NaN or None; got "
@@ -216,7 +213,10 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if isinstance(eval_set, list) and len(eval_set) == 1:
             eval_set = eval_set[0]
         if not isinstance(eval_set, tuple) or len(eval_set) != 2:
-            raise ValueError(f"eval_set must be one pair (X, y); got {type(eval_set).__name__}")
+            raise ValueError(
+                "eval_set must be one pair, fit(X, y, eval_set=(X_valid, y_valid)); got "
+                f"{type(eval_set).__name__}"
+            )
         X = self._check_rows(eval_set[0])
         return Rows(X, self._zero_one(eval_set[1], X, classes, positive))
 
@@ -258,12 +258,15 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def save(self, path: Path | str) -> None:
         """Write the models to a folder: JSON, and files in the library's own format; no pickle."""
         check_is_fitted(self)
-        found, names = self.models_, {}
+        found, names, given = self.models_, {}, self.get_params() | {"metric": None}
         for kind, models in (("start", found.started), ("refined", found.refined)):
             for k, model in enumerate(models):
                 names[f"{kind}-{k}{self.library.suffix}"] = model
         description = {
-            "parameters": _to_json(self.get_params() | {"metric": metric_to_json(self.metric)}),
+            "parameters": {
+                **{key: parameters.to_json(key, x) for key, x in given.items() if x == x},
+                "metric": metric_to_json(self.metric),
+            },
             "classes": labels_to_json(self.classes_),
             "positive": int(np.flatnonzero(self.classes_ == self.pos_label_)[0]),
             "members": {"started": len(found.started), "refined": len(found.refined)},
@@ -310,12 +313,22 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"{path} cannot be read, it may be damaged: {error}") from None
 
 
+def _is_missing(label: Any) -> bool:
+    try:
+        return label is None or bool(label != label)
+    except TypeError:  # what pandas says of its NA
+        return True
+
+
 def _codes(X: Any) -> Array:
     """Numbers that tell which rows are equal; each row its own where that is not known."""
     if hasattr(X, "iloc"):
         import pandas as pd
 
-        return np.column_stack([pd.factorize(X[column])[0] for column in X])
+        columns = (X.iloc[:, k] for k in range(X.shape[1]))
+        return np.column_stack(
+            [x if x.dtype.kind in "fiub" else pd.factorize(x)[0] for x in columns]
+        )
     if isinstance(X, np.ndarray) and X.dtype.kind in "fiub":
         return X
     if issparse(X):
@@ -324,18 +337,3 @@ def _codes(X: Any) -> Array:
         rows = [X.indices[i:j].tobytes() + X.data[i:j].tobytes() for i, j in cuts]
         return np.unique(np.array(rows, dtype=object), return_inverse=True)[1][:, None]
     return np.arange(X.shape[0])[:, None]
-
-
-def _to_json(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Parameters as JSON knows them; a random generator is not kept."""
-    found = {}
-    for key, value in parameters.items():
-        value = value.item() if isinstance(value, np.generic) else value
-        value = None if isinstance(value, np.random.RandomState) else value
-        if not isinstance(value, str | int | float | bool | list | tuple | dict | None):
-            raise ValueError(
-                f"the parameter {key} must be text, numbers or lists of them to be saved; got "
-                f"{type(value).__name__}"
-            )
-        found[key] = value
-    return found

@@ -26,6 +26,7 @@ from anyloss.threshold import best_threshold
 
 SHARES = (1.0, 0.5, 0.0)  # of the refinement; of equals the first is taken
 GRID, ZOOMS = 33, 3
+KEEP = 0.9  # of the score at the exact threshold
 
 
 @dataclass(frozen=True)
@@ -126,7 +127,9 @@ def best_offset(z: Array, rows: Rows, goal: Goal) -> float:
     """What to subtract from margins: midway between the best threshold and the best soft one.
 
     The exact sweep follows the noise of a few rows, the soft metric the rows far from the
-    threshold; their mean was better than either.
+    threshold; their mean was better than either. Margins close together (few rounds, a low rate)
+    are all one to the soft metric: where the mean decides all rows alike, or loses more than a
+    tenth of the score, the exact threshold stands.
 
     >>> from anyloss import metric
     >>> from anyloss.steps import Uniform
@@ -134,8 +137,12 @@ def best_offset(z: Array, rows: Rows, goal: Goal) -> float:
     >>> round(best_offset(np.array([-50.0, -10.0, 20.0, 60.0]), rows, goal))
     5
     """
-    exact = best_threshold(rows.y, z, goal.metric, weight=rows.weight).threshold
-    return (exact + _best_soft_offset(z, rows, goal)) / 2
+    exact, reached = best_threshold(rows.y, z, goal.metric, weight=rows.weight)
+    middle = (exact + _best_soft_offset(z, rows, goal)) / 2
+    called = z > middle
+    varied = called.any() and not called.all()
+    kept = hard_score(z, rows.y, goal.metric, rows.weight, at=middle)
+    return middle if varied and kept >= KEEP * reached else exact
 
 
 def _best_soft_offset(z: Array, rows: Rows, goal: Goal) -> float:

@@ -7,6 +7,7 @@ model: none of the libraries adds it when it predicts, so the recipe does.
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol
 
@@ -55,6 +56,9 @@ class Library(Protocol):
     name: str
     suffix: str
 
+    def known(self) -> set[str]:
+        """Names of parameters that the library takes; it may take others too."""
+
     def rounds(self, parameters: dict[str, Any]) -> tuple[str, int]:
         """The parameter that holds the number of rounds, and its value."""
 
@@ -87,8 +91,19 @@ class LightGBM:
 
     name, suffix = "lightgbm", ".txt"
 
+    def known(self) -> set[str]:
+        lightgbm = require(self.name)
+        aliases = lightgbm.basic._ConfigAliases._get_all_param_aliases()
+        return {
+            *lightgbm.LGBMClassifier().get_params(),
+            *(x for names in aliases.values() for x in names),
+        }
+
     def rounds(self, parameters: dict[str, Any]) -> tuple[str, int]:
-        names = ("n_estimators", "num_iterations", "n_iter", "num_boost_round", "num_rounds")
+        names = (
+            "n_estimators", "num_iterations", "num_iteration", "n_iter", "num_tree", "num_trees",
+            "num_round", "num_rounds", "nrounds", "num_boost_round", "max_iter",
+        )  # fmt: skip
         return _rounds(parameters, names, 100)
 
     def train(self, rows: Rows, plan: Plan, valid: Rows | None, goal: Goal | None) -> Any:
@@ -126,12 +141,18 @@ class XGBoost:
 
     name, suffix = "xgboost", ".ubj"
 
+    def known(self) -> set[str]:
+        native = {"alpha", "eta", "lambda", "min_split_loss", "nthread", "seed"}
+        return {*require(self.name).XGBClassifier().get_params(), *native}
+
     def rounds(self, parameters: dict[str, Any]) -> tuple[str, int]:
         return _rounds(parameters, ("n_estimators",), 100)
 
     def train(self, rows: Rows, plan: Plan, valid: Rows | None, goal: Goal | None) -> Any:
         xgboost = require(self.name)
         parameters = {"verbosity": 0} | plan.parameters
+        if isinstance(parameters.get("monotone_constraints"), list):  # it knows tuples only
+            parameters["monotone_constraints"] = tuple(map(int, parameters["monotone_constraints"]))
         if goal is not None:
             parameters |= {
                 "objective": objective(goal.metric, self.name, step=goal.step),
@@ -168,6 +189,9 @@ class CatBoost:
     LOUDNESS: ClassVar = ("verbose", "logging_level", "silent", "verbose_eval")
     SAMPLING: ClassVar = ("subsample", "bagging_temperature", "mvs_reg", "sampling_frequency",
                           "sampling_unit")  # fmt: skip
+
+    def known(self) -> set[str]:
+        return set(inspect.signature(require(self.name).CatBoostClassifier).parameters)
 
     def rounds(self, parameters: dict[str, Any]) -> tuple[str, int]:
         names = ("n_estimators", "iterations", "num_boost_round", "num_trees")

@@ -91,7 +91,7 @@ def make_rows(
             ops.cast(y_true, "int32" if lay.index_target else dtype),
             (*axes, 1 if lay.index_target else lay.classes),
         ),
-        None if weight is None else ops.reshape(weight, (*axes, weight.shape[-1])),
+        None if weight is None else ops.reshape(weight, (*axes, _columns(weight, lay))),
         lay,
     )
 
@@ -100,6 +100,16 @@ def make_rows(
         check_values(Rows(z, y, w, given.layout), options.from_logits)
 
     return spread(found, OPS[dtype], options.ignore_index, check if checked else None), checked
+
+
+def _columns(weight: Array, lay: Layout) -> int:
+    """One, or one per class; a weight of an open last axis is one per class only if that is one."""
+    if weight.shape[-1] is None and lay.classes > 1:
+        raise ValueError(
+            "weights need a known last axis where there are several classes: give the data set a "
+            f"spec such as (None,) or (None, 1); got {tuple(weight.shape)}"
+        )
+    return weight.shape[-1] or 1
 
 
 def _layout(target: Shape, shape: Shape, options: Options) -> Layout:

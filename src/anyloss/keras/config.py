@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import Any, Self
 
 import keras
+import numpy as np
 
 from anyloss.formula import Formula
 from anyloss.metrics import METRICS, Metric, MetricSpec
@@ -23,7 +24,7 @@ class Configured:
     ) -> None:
         """Check the arguments and what was derived from them, and keep the arguments."""
         self.settings = make_settings(metric, **{"from_logits": False} | arguments | derived)
-        self._arguments = arguments
+        self._arguments = {key: _plain(value) for key, value in arguments.items()}
 
     def arguments_config(self) -> dict[str, Any]:
         """The arguments as text and numbers; a function must be registered with Keras."""
@@ -44,6 +45,11 @@ class Configured:
         if isinstance(config.get("step"), dict):
             config["step"] = _step(**config["step"])
         return cls(**config)
+
+
+def _plain(value: Any) -> Any:
+    """NumPy's numbers and arrays as a file can hold them."""
+    return value.tolist() if isinstance(value, np.generic | np.ndarray) else value
 
 
 def _step(class_name: str, config: dict[str, float]) -> Step:

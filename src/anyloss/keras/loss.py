@@ -74,8 +74,9 @@ class AnyLoss(Configured, keras.losses.Loss):  # type: ignore[misc]
             if each is not None and given[key] is not None:
                 raise TypeError(f"{key} was given twice: {given[key]!r} and {each!r}")
             given[key] = given[key] if each is None else each
-        self.amplifying_scale = given["amplifying_scale"]
-        scaled = {}
+        scale = given["amplifying_scale"]
+        self.amplifying_scale = float(scale) if isinstance(scale, Real) else scale
+        scaled: dict[str, Any] = {}
         if self.amplifying_scale is not None:
             if arguments.get("step") is not None:
                 raise ValueError(
@@ -83,8 +84,11 @@ class AnyLoss(Configured, keras.losses.Loss):  # type: ignore[misc]
                     f"there, as in step=Amplified({self.amplifying_scale}); got both"
                 )
             threshold = arguments.get("threshold")
-            step = Amplified(self.amplifying_scale, 0.5 if threshold is None else threshold)
-            scaled = {"step": step, "threshold": None}
+            step = Amplified(self.amplifying_scale)
+            if threshold is None or arguments.get("thresholds") is not None:
+                scaled = {"step": step}
+            else:
+                scaled = {"step": step.at(threshold), "threshold": None}
         self.configure("f1" if given["metric"] is None else given["metric"], arguments, **scaled)
 
     def __call__(self, y_true: Array, y_pred: Array, sample_weight: Array | None = None) -> Array:

@@ -61,8 +61,9 @@ class Score(Configured, keras.metrics.Metric):  # type: ignore[misc]
     def _remember(self, lay: Layout) -> None:
         if self._layout is None:
             self._layout = lay
+            dtype = self.dtype if self.dtype in OPS else "float32"
             self._cells = [
-                self.add_weight(shape=(1, 1, lay.classes), initializer="zeros", name=name)
+                self.add_weight((1, 1, lay.classes), initializer="zeros", dtype=dtype, name=name)
                 for name in ("tp", "fn", "fp", "tn")
             ]
         elif self._layout != lay:
