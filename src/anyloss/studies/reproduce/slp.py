@@ -39,7 +39,10 @@ BETAS = {"L_F1": 1.0, "L_F0.5": 0.5, "L_F2": 2.0}
 # Equation 19 of the paper has the factor 2 where the root's derivative is 1/2, and so had the code.
 FACTORS = {"L_G": 4.0}
 LINEAR = {"L_A": "accuracy", "L_B": "balanced_accuracy"}  # slopes that no decision changes
-NUMBERS = 2**14  # of a block: it and what is computed from it stay in the cache
+NUMBERS = 2**16  # of a block: it and what is computed from it stay in the cache
+
+SHIFT = torch.tensor(-SCALE / 2, dtype=torch.float64)
+sigmoid_backward = torch.ops.aten.sigmoid_backward
 
 Folds = Sequence[tuple[Array, Array]]
 
@@ -207,12 +210,14 @@ class _Batch:
         z[mse:].sigmoid_()
         z[:plain, :split] -= 1.0  # MSE's targets are +1 and -1, those of BCE 1 and 0
         z[:mse, split:] += 1.0
-        p = z[plain:]
-        a = (p - 0.5).mul_(SCALE).sigmoid_()
-        p.mul_(1 - p).mul_(a).mul_(1 - a)
-        for x in (z, a):
-            x.view(-1, self.folds, z.shape[1]).mul_(block.mask)
-        return z, a
+        by_fold = z.view(-1, self.folds, z.shape[1])
+        by_fold[: plain // self.folds] *= block.mask
+        p = by_fold[plain // self.folds :]
+        a = torch.add(SHIFT, p, alpha=SCALE).sigmoid_()
+        # The slope of both sigmoids, p (1 - p) a (1 - a), and 0 for the test rows of a fold.
+        slope = sigmoid_backward(block.mask.expand(p.shape), a)
+        p.copy_(sigmoid_backward(slope, p))
+        return z, a.mul_(block.mask).view(-1, z.shape[1])
 
     def _counts(self, soft: Array) -> Counts:
         return Counts(soft[0], self.positives - soft[0], soft[1], self.negatives - soft[1])
