@@ -42,7 +42,7 @@ LINEAR = {"L_A": "accuracy", "L_B": "balanced_accuracy"}  # slopes that no decis
 NUMBERS = 2**16  # of a block: it and what is computed from it stay in the cache
 
 SHIFT = torch.tensor(-SCALE / 2, dtype=torch.float64)
-sigmoid_backward = torch.ops.aten.sigmoid_backward
+sigmoid_backward = torch.ops.aten.sigmoid_backward.grad_input
 
 Folds = Sequence[tuple[Array, Array]]
 
@@ -127,7 +127,6 @@ def _one_thread() -> Iterator[None]:
 class _Block(NamedTuple):
     """Some rows, the positives among them first, and whose training rows they are."""
 
-    rows: Tensor  # (rows, columns)
     turned: Tensor  # (columns, rows)
     mask: Tensor  # (folds, rows): 1 for a training row of the fold, 0 for a test row
     positives: int
@@ -139,10 +138,10 @@ def _blocks(X: Array, y: Array, mask: Array, models: int) -> Iterator[_Block]:
     X, mask, positives = X[order], mask[:, order], int(y.sum())
     size = max(NUMBERS // models, 1)
     for start in range(0, len(X), size):
-        rows = torch.from_numpy(X[start : start + size].copy())
-        split = min(max(positives - start, 0), len(rows))
-        here = torch.from_numpy(mask[:, start : start + size].copy())
-        yield _Block(rows, rows.T.contiguous(), here, split)
+        part = slice(start, min(start + size, len(X)))
+        split = min(max(positives, part.start), part.stop) - part.start
+        turned, here = (torch.from_numpy(x.copy()) for x in (X[part].T, mask[:, part]))
+        yield _Block(turned, here, split)
 
 
 class _Group(NamedTuple):
@@ -177,8 +176,10 @@ class _Batch:
             mask[k, rows] = 1.0
         self.folds, models = len(folds), len(folds) * len(losses)
         self.blocks = list(_blocks(X, y, mask, models))
-        self.mse, plain = (self.folds * len({*names} & {*losses}) for names in (PLAIN[:1], PLAIN))
-        self.plain = plain  # so many models before those of AnyLoss
+        numbers = models * max(block.mask.shape[1] for block in self.blocks)
+        self.scratch = torch.empty(3, numbers, dtype=torch.float64)
+        # So many losses before those with a sigmoid, and before those of AnyLoss.
+        self.mse, self.plain = (len({*names} & {*losses}) for names in (PLAIN[:1], PLAIN))
         self.positives, rows = mask @ y, mask.sum(1)
         self.negatives = rows - self.positives
         # What a sum is worth: in the mean over rows for MSE and BCE, by the metric for the others.
@@ -189,35 +190,39 @@ class _Batch:
 
     def gradient(self, weights: Tensor) -> Tensor:
         """The gradient of every model's loss, of the shape of the weights."""
-        pull = torch.zeros(2, *weights.shape, dtype=torch.float64)
+        pull = torch.zeros(2, *weights.T.shape, dtype=torch.float64)
         soft = torch.zeros(2, len(weights), dtype=torch.float64)
+        first = self.plain * self.folds
         for block in self.blocks:
-            signal, decisions = self._signals(weights, block)
-            ends = 0, block.positives, len(block.rows)
+            signal, decisions = self._signals(weights, block)  # in kept memory
+            ends = 0, block.positives, signal.shape[1]
             for k in (0, 1):
                 part = slice(ends[k], ends[k + 1])
                 if part.start < part.stop:
-                    pull[k].addmm_(signal[:, part], block.rows[part])
-                    soft[k, self.plain :] += decisions[:, part].sum(1)
+                    pull[k].addmm_(block.turned[:, part], signal[:, part].T)
+                    soft[k, first:] += decisions[:, part].sum(1)
         self._weigh(soft.numpy().reshape(2, -1, self.folds), self.moving)
-        worth = torch.from_numpy(self.worth.reshape(2, -1, 1))
-        return torch.addcmul(worth[0] * pull[0], worth[1], pull[1])
+        worth = torch.from_numpy(self.worth.reshape(2, 1, -1))
+        return torch.addcmul(worth[0] * pull[0], worth[1], pull[1]).T
 
     def _signals(self, weights: Tensor, block: _Block) -> tuple[Tensor, Tensor]:
         """What each row adds to the sums of each model, and AnyLoss's soft decisions."""
-        z = weights @ block.turned
+        shape = -1, self.folds, block.mask.shape[1]
+        models, size = len(weights), block.mask.shape[1]
+        z, a, slope = (x[: models * size].view(shape) for x in self.scratch)
+        torch.mm(weights, block.turned, out=z.view(models, size))
         split, mse, plain = block.positives, self.mse, self.plain
         z[mse:].sigmoid_()
-        z[:plain, :split] -= 1.0  # MSE's targets are +1 and -1, those of BCE 1 and 0
-        z[:mse, split:] += 1.0
-        by_fold = z.view(-1, self.folds, z.shape[1])
-        by_fold[: plain // self.folds] *= block.mask
-        p = by_fold[plain // self.folds :]
-        a = torch.add(SHIFT, p, alpha=SCALE).sigmoid_()
+        z[:plain, :, :split] -= 1.0  # MSE's targets are +1 and -1, those of BCE 1 and 0
+        z[:mse, :, split:] += 1.0
+        z[:plain] *= block.mask
+        p, a, slope = z[plain:], a[plain:], slope[plain:]
+        torch.add(SHIFT, p, alpha=SCALE, out=a).sigmoid_()
         # The slope of both sigmoids, p (1 - p) a (1 - a), and 0 for the test rows of a fold.
-        slope = sigmoid_backward(block.mask.expand(p.shape), a)
-        p.copy_(sigmoid_backward(slope, p))
-        return z, a.mul_(block.mask).view(-1, z.shape[1])
+        sigmoid_backward(block.mask.expand(p.shape), a, grad_input=slope)
+        sigmoid_backward(slope, p, grad_input=p)
+        a *= block.mask
+        return z.view(models, size), a.view(-1, size)
 
     def _counts(self, soft: Array) -> Counts:
         return Counts(soft[0], self.positives - soft[0], soft[1], self.negatives - soft[1])
