@@ -11,11 +11,14 @@ set and the seconds of a full run of 1,000 epochs.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table
-from sklearn.datasets import load_digits
+from sklearn.datasets import load_digits, load_wine
 from threadpoolctl import threadpool_limits
 
 from anyloss.studies.reproduce import slp
@@ -25,13 +28,17 @@ from anyloss.studies.reproduce.many_sets import RATES
 TURNS = 5
 
 
-def digits() -> Rows:
-    found = load_digits()
-    return Rows(standardised(found.data), (found.target == 8).astype(float))
+def one_class(load: Callable[[], Any], label: int) -> Rows:
+    found = load()
+    return Rows(standardised(found.data), (found.target == label).astype(float))
 
 
-SETS = {"breast cancer (#3)": (breast_cancer, 200), "digits, 8 or not": (digits, 50),
-        "random (#1)": (random_rows, 20)}  # fmt: skip
+SETS = {  # and for how many epochs
+    "wine, class 2 or not": (partial(one_class, load_wine, 2), 300),
+    "breast cancer (#3)": (breast_cancer, 200),
+    "digits, 8 or not": (partial(one_class, load_digits, 8), 50),
+    "random (#1)": (random_rows, 20),
+}
 
 
 def sigmoid(z: np.ndarray) -> np.ndarray:

@@ -39,7 +39,7 @@ BETAS = {"L_F1": 1.0, "L_F0.5": 0.5, "L_F2": 2.0}
 # Equation 19 of the paper has the factor 2 where the root's derivative is 1/2, and so had the code.
 FACTORS = {"L_G": 4.0}
 LINEAR = {"L_A": "accuracy", "L_B": "balanced_accuracy"}  # slopes that no decision changes
-NUMBERS = 2**16  # of a block: it and what is computed from it stay in the cache
+NUMBERS = 2**17  # of a block of rows: larger ones leave the cache, smaller ones are more calls
 
 SHIFT = torch.tensor(-SCALE / 2, dtype=torch.float64)
 sigmoid_backward = torch.ops.aten.sigmoid_backward.grad_input
