@@ -278,7 +278,7 @@ def test_a_cell_that_does_not_agree_is_listed(tmp_path):
     table["difference"] = table["ours"] - table["published"]
     table["agrees"] = table["difference"] == 0
     text = table15_text(table, tmp_path)
-    assert "Those that do not agree:" in text
+    assert "Those that do not agree" in text
     assert "one            1  MSE   accuracy     0.5000  0.600000   +0.100000" in text
     assert text.endswith("cells that agree: 23 of 24")
 

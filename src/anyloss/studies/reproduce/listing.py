@@ -17,7 +17,7 @@ HERE = (
     ),
 )
 LATER = (
-    "AnyLoss, Tables 6 to 9, eq. 14: SMOTE, undersampling, learning time, achievement rate",
+    "AnyLoss, Tables 6 to 9, SMOTE in 17, eq. 14: resampling, learning time, achievement rate",
     "AnyLoss, Table 10: a residual network on MNIST",
     "AnyLoss, Tables 12 and 13, Figures 2, 3 and 5: the choice of L",
     "AnyLoss, Tables 16 and 18: networks, by a clean protocol",
