@@ -69,7 +69,12 @@ def _cells(table: Any) -> Iterator[str]:
             for r in apart.itertuples()
         ]  # fmt: skip
         header = ("data set", "number", "loss", "metric", "published", "ours", "difference")
-        yield from ("", "Those that do not agree (why: docs/reproduction.md):", "", columns(header, rows))
+        yield from (
+            "",
+            "Those that do not agree (why: docs/reproduction.md):",
+            "",
+            columns(header, rows),
+        )
 
 
 def _wins(sources: dict[str, Any], paper: Any) -> Iterator[tuple[str, ...]]:
