@@ -47,11 +47,15 @@ def wheel(tmp_path_factory):
     return path
 
 
-def test_the_wheel_carries_types_and_no_data(wheel):
+def test_the_wheel_carries_types_and_published_figures_but_no_data(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     assert "anyloss/py.typed" in names
     assert "anyloss/torch/loss.py" in names
-    assert all(name.endswith((".py", "py.typed")) or ".dist-info/" in name for name in names)
+    others = {n for n in names if not n.endswith((".py", "py.typed")) and ".dist-info/" not in n}
+    assert others == {"anyloss/studies/reproduce/published.csv"}
+    text = zipfile.ZipFile(wheel).read(*others).decode()
+    assert "KDD 2024" in text.splitlines()[0] + text.splitlines()[1]
+    assert len(text) < 10_000
 
 
 def test_the_wheel_works_in_an_empty_environment_with_numpy_alone(wheel, tmp_path):

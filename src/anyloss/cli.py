@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from anyloss import __version__
 
 MODELS = "linear, mlp, lightgbm, xgboost, catboost"
+TABLES = ("table1", "table17", "table15")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -53,12 +56,64 @@ def _parser() -> argparse.ArgumentParser:
     bench.add_argument("--rows", type=int, default=5000, help="at most so many rows of each set")
     bench.add_argument("--jobs", type=int, default=2, help="processes")
     bench.set_defaults(run=_bench)
+    _add_reproduce(commands)
     return parser
+
+
+def _add_reproduce(commands: Any) -> None:
+    reproduce = commands.add_parser(
+        "reproduce",
+        help="run the papers' experiments: published figure, ours, difference",
+        description="The papers' tables from our own code. Stop it at any moment: the same command "
+        "goes on where it stopped.",
+    )
+    reproduce.add_argument("table", nargs="?", choices=TABLES, help="one of them")
+    reproduce.add_argument("--list", action="store_true", help="what there is, what it needs")
+    reproduce.add_argument("--quick", action="store_true", help="a small version, under 2 minutes")
+    reproduce.add_argument("--data", type=Path, help="folder with index.csv, tabular/ and paper/")
+    reproduce.add_argument(
+        "--dataset", action="append", default=[], help="of table17, again for more; default: all"
+    )
+    reproduce.add_argument("--out", type=Path, help=".csv; default: reproduce-TABLE.csv")
+    reproduce.set_defaults(run=_reproduce)
+
+
+def _reproduce(given: argparse.Namespace) -> None:
+    if given.list or not (given.table or given.quick):
+        from anyloss.studies.reproduce.listing import listing
+
+        print(listing())
+        return
+    from anyloss.studies.reproduce import reproduce
+
+    if given.dataset and given.table != "table17":
+        raise ValueError(f"--dataset is for table17; got it with {given.table or '--quick'}")
+    if given.out and not given.table:
+        raise ValueError("--out needs the name of a table; got --quick alone")
+    tables = [given.table] if given.table else [x for x in TABLES if x != "table15" or given.data]
+    for table in tables:
+        out = given.out or Path(f"reproduce-{table}.csv")
+        with _progress("data sets", stderr=True) as told:
+            text = reproduce(table, given.dataset, given.data, out, given.quick, told)
+        print(f"{text}\nresults: {out}\n")
+
+
+@contextmanager
+def _progress(what: str, *, stderr: bool = False) -> Iterator[Callable[[int, int, str], None]]:
+    """A progress bar, and the function that moves it on."""
+    from rich.console import Console
+    from rich.progress import MofNCompleteColumn, Progress, TimeRemainingColumn
+
+    with Progress(
+        *Progress.get_default_columns()[:2], MofNCompleteColumn(), TimeRemainingColumn(),
+        console=Console(stderr=stderr),
+    ) as bar:  # fmt: skip
+        task = bar.add_task(what)
+        yield lambda done, total, name: bar.update(task, completed=done, total=total)
 
 
 def _bench(given: argparse.Namespace) -> None:
     from rich.console import Console
-    from rich.progress import MofNCompleteColumn, Progress, TimeRemainingColumn
 
     from anyloss.studies import bundled, from_folder, from_openml, plots, protocol, summary
 
@@ -78,15 +133,8 @@ def _bench(given: argparse.Namespace) -> None:
         tuple(good), tuple(given.models), tuple(given.metrics), tuple(given.methods),
         given.folds, given.repeats, given.rows,
     )  # fmt: skip
-    with Progress(
-        *Progress.get_default_columns()[:2], MofNCompleteColumn(), TimeRemainingColumn(),
-        console=console,
-    ) as bar:  # fmt: skip
-        task = bar.add_task("units")
-        protocol.run(
-            study, given.out, jobs=given.jobs,
-            on_unit=lambda done, total, name: bar.update(task, completed=done, total=total),
-        )  # fmt: skip
+    with _progress("units") as told:
+        protocol.run(study, given.out, jobs=given.jobs, on_unit=told)
     results, seconds = protocol.read_results(given.out)
     if "anyloss" in set(results["method"]) and results["method"].nunique() > 1:
         summary.print_tables(results, seconds, console)

@@ -1,0 +1,80 @@
+"""AnyLoss's Table 17, single-layer perceptron: to the last printed digit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from anyloss.studies.reproduce import runs, slp
+from anyloss.studies.reproduce.data import TABLE17, Rows
+from anyloss.studies.reproduce.published import figures
+from anyloss.studies.reproduce.text import columns, signed
+
+METRICS = ("accuracy", "f1", "gmean", "balanced_accuracy")
+DIGITS = 6
+QUICK = ("random", "breast-cancer")
+
+
+def rates(dataset: str) -> dict[str, float]:
+    """The learning rates that the table gives for a data set.
+
+    >>> rates("breast_cancer_393")["L_F2"]
+    0.007
+    """
+    given = figures(17, dataset, "learning_rate")
+    return {loss: float(given[loss]) for loss in slp.LOSSES}
+
+
+def table17(
+    names: Sequence[str] = (),
+    folder: Path | None = None,
+    out: Path = Path("reproduce-table17.csv"),
+    told: runs.Told = lambda done, total, name: None,
+) -> tuple[Any, dict[str, str]]:
+    """The tidy comparison, and why the other data sets are not at hand."""
+    unknown = [name for name in names if name not in TABLE17]
+    if unknown:
+        raise ValueError(f"data sets must be among {', '.join(TABLE17)}; got {', '.join(unknown)}")
+    jobs, absent = [], {}
+    for name in dict.fromkeys(names or TABLE17):
+        published, make = TABLE17[name]
+        try:
+            rows = make(folder)
+        except FileNotFoundError as error:
+            absent[name] = str(error)
+            continue
+        jobs.append(runs.Job(name, partial(Rows, *rows), rates(published)))
+    table = compared(runs.run(jobs, out, told))
+    runs.write(table, out, figures="Table 17", absent=absent)
+    return table, absent
+
+
+def compared(scores: Any) -> Any:
+    """Scores with the published figures beside them."""
+    table = scores[scores["metric"].isin(METRICS)].reset_index(drop=True)
+    table["published"] = [
+        float(figures(17, TABLE17[row.dataset][0], row.metric)[row.loss])
+        for row in table.itertuples()
+    ]
+    table["difference"] = table["ours"] - table["published"]
+    table["agrees"] = table["ours"].round(DIGITS) == table["published"]
+    return table[["dataset", "loss", "metric", "published", "ours", "difference", "agrees"]]
+
+
+def table17_text(table: Any, absent: dict[str, str]) -> str:
+    """A line per figure, published and ours; at the end the number of exact matches."""
+    rows = [
+        (r.dataset, r.loss, r.metric, f"{r.published:.{DIGITS}f}", f"{r.ours:.{DIGITS}f}",
+         signed(round(r.ours, DIGITS) - r.published, DIGITS))
+        for r in table.itertuples()
+    ]  # fmt: skip
+    header = ("data set", "loss", "metric", "published", "ours", "difference")
+    parts = ["AnyLoss, Table 17: single-layer perceptron, mean of ten folds", ""]
+    parts += [columns(header, rows), ""] if rows else []
+    parts += [f"not at hand: {name}: {reason}" for name, reason in absent.items()]
+    for name, group in table.groupby("dataset", sort=False):
+        parts.append(f"{name}: {int(group['agrees'].sum())} of {len(group)} exact")
+    parts.append(f"exact matches: {int(table['agrees'].sum())} of {len(table)}")
+    return "\n".join(parts)

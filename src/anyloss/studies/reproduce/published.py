@@ -1,0 +1,71 @@
+"""The figures that the AnyLoss paper and its authors published.
+
+Those of Tables 1 and 17 come with the package (`published.csv`, which names its source). The scores
+behind Table 15, 102 data sets x 8 losses x 6 metrics, are read from `paper/` of a data folder.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+SCORES_FILE, TABLES_FILE = "anyloss_102_scores.csv", "tables.csv"
+
+
+@lru_cache(maxsize=1)
+def _figures() -> Any:
+    with files(__package__).joinpath("published.csv").open(encoding="utf-8") as file:
+        return pd.read_csv(file, comment="#", dtype=str, keep_default_na=False)
+
+
+def figures(table: int, dataset: str, metric: str) -> dict[str, str]:
+    """The printed figures of a table by loss, as text: trailing zeros are digits too.
+
+    >>> figures(17, "random_10000", "accuracy")["MSE"]
+    '0.898000'
+    >>> figures(1, "1e-15", "max")
+    {'': '73.47'}
+    """
+    found = _figures()
+    keys = (("table", str(table)), ("dataset", dataset), ("metric", metric))
+    for column, value in keys:
+        found = found[found[column] == value]
+    return dict(zip(found["loss"], found["value"], strict=True))
+
+
+def levels() -> list[str]:
+    """The accuracy levels of Table 1.
+
+    >>> levels()
+    ['0.1', '0.01', '0.001', '1e-14', '1e-15', '1e-16']
+    """
+    found = _figures()
+    return list(found.loc[found["table"] == "1", "dataset"].unique())
+
+
+def slp_scores(folder: Path) -> Any:
+    """The authors' scores of the single-layer perceptron: table14, loss, metric and score."""
+    scores = _read(folder, SCORES_FILE, ["table14", "structure", "loss", "metric", "score"])
+    return scores[scores["structure"] == "SLP"].drop(columns="structure")
+
+
+def printed(folder: Path, table: int) -> Any:
+    """The figures of a printed table for the single-layer perceptron."""
+    found = _read(folder, TABLES_FILE, ["source", "table", "dataset", "structure", "loss"])
+    ours = found["source"].str.startswith("AnyLoss") & (found["structure"] == "SLP")
+    return found[ours & (found["table"].astype(str) == str(table))]
+
+
+def _read(folder: Path, name: str, columns: list[str]) -> Any:
+    path = folder / "paper" / name
+    if not path.exists():
+        raise FileNotFoundError(f"the published figures must be in {path}; there is no such file")
+    table = pd.read_csv(path)
+    missing = [column for column in columns if column not in table]
+    if missing:
+        raise ValueError(f"{path} must have the columns {missing}; got {list(table)}")
+    return table

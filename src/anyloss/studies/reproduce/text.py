@@ -1,0 +1,41 @@
+"""Tables as plain text: the same on a screen, in a pipe and in a file, with nothing cut."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+
+def columns(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Words in columns; a column whose cells all are numbers or empty stands to the right.
+
+    >>> print(columns(["loss", "ours"], [["BCE", "0.50"], ["L_F1", "10.50"]]))
+    loss   ours
+    BCE    0.50
+    L_F1  10.50
+    """
+    table = [list(header), *map(list, rows)]
+    turned = list(zip(*table, strict=True))
+    widths = [max(map(len, column)) for column in turned]
+    right = [all(map(_is_number, column[1:])) for column in turned]
+    lines = (
+        "  ".join(
+            cell.rjust(width) if to_right else cell.ljust(width)
+            for cell, width, to_right in zip(row, widths, right, strict=True)
+        )
+        for row in table
+    )
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _is_number(cell: str) -> bool:
+    return not cell.strip("+-.0123456789e/() ±")
+
+
+def signed(x: float, digits: int) -> str:
+    """A difference with its sign; what is nothing in these digits has none.
+
+    >>> signed(-1e-9, 6), signed(0.25, 2)
+    (' 0.000000', '+0.25')
+    """
+    shown = f"{x:+.{digits}f}"
+    return shown if float(shown) else f" {0:.{digits}f}"
