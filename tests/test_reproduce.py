@@ -13,7 +13,8 @@ import pytest
 import anyloss
 from anyloss.cli import main
 from anyloss.steps import Amplified
-from anyloss.studies.reproduce import reproduce, runs, slp, table1
+from anyloss.studies.outputs import check_output
+from anyloss.studies.reproduce import reproduce, slp, table1
 from anyloss.studies.reproduce.data import (
     TABLE17,
     Rows,
@@ -333,7 +334,7 @@ def test_tables_and_folders_that_are_not_there(tmp_path):
         reproduce("table2")
     (tmp_path / "a.csv").mkdir()
     with pytest.raises(ValueError, match="is a folder"):
-        runs.check_output(tmp_path / "a.csv")
+        check_output(tmp_path / "a.csv")
     with pytest.raises(FileNotFoundError, match="give --data FOLDER"):
         TABLE17["diabetes"][1](None)
     with pytest.raises(FileNotFoundError, match="anyloss_102_scores.csv"):

@@ -52,6 +52,11 @@ def _ops(dtype: str) -> Ops:
 OPS = {dtype: _ops(dtype) for dtype in ("float32", "float64")}
 
 
+def counting(dtype: str) -> str:
+    """The type to count in: half precision is counted in float32."""
+    return dtype if dtype in OPS else "float32"
+
+
 def dtype_of(x: Array) -> str:
     """The name of a tensor's type, on every backend."""
     return str(keras.backend.standardize_dtype(x.dtype))
@@ -75,8 +80,7 @@ def make_rows(
 ) -> tuple[Rows, bool]:
     """The batch in three axes, and whether its values were looked at."""
     y_true, y_pred = ops.convert_to_tensor(y_true), ops.convert_to_tensor(y_pred)
-    if dtype_of(y_pred) not in OPS:
-        y_pred = ops.cast(y_pred, "float32")
+    y_pred = ops.cast(y_pred, counting(dtype_of(y_pred)))
     if len(y_pred.shape) == 1:
         y_pred = ops.expand_dims(y_pred, -1)
     dtype, lay = dtype_of(y_pred), _layout(tuple(y_true.shape), tuple(y_pred.shape), options)

@@ -12,7 +12,7 @@ from keras.src.backend import get_keras_mask  # where JAX keeps its masks is not
 
 from anyloss.arithmetic import Array
 from anyloss.counts import Counts, check_finite, count, score_counts
-from anyloss.keras.batch import OPS, dtype_of, make_rows
+from anyloss.keras.batch import OPS, counting, dtype_of, make_rows
 from anyloss.keras.config import Configured, register
 from anyloss.metrics import Metric, MetricSpec
 from anyloss.steps import DEFAULT, Amplified
@@ -94,7 +94,7 @@ class AnyLoss(Configured, keras.losses.Loss):  # type: ignore[misc]
     def __call__(self, y_true: Array, y_pred: Array, sample_weight: Array | None = None) -> Array:
         """The loss of a batch; weights and masks weigh in the counts, not in the result."""
         token = _weights.set(weights_and_masks(y_pred, sample_weight))
-        dtype = self.dtype if self.dtype in OPS else "float32"
+        dtype = counting(self.dtype)
         try:
             y_true, y_pred = (ops.convert_to_tensor(x, dtype=dtype) for x in (y_true, y_pred))
             loss = self.call(y_true, y_pred)

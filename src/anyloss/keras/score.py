@@ -9,7 +9,7 @@ from keras import ops
 
 from anyloss.arithmetic import Array
 from anyloss.counts import Counts, count, score_counts
-from anyloss.keras.batch import OPS, dtype_of, make_rows
+from anyloss.keras.batch import OPS, counting, dtype_of, make_rows
 from anyloss.keras.config import Configured, register
 from anyloss.keras.loss import weights_and_masks
 from anyloss.metrics import Metric, MetricSpec
@@ -61,7 +61,7 @@ class Score(Configured, keras.metrics.Metric):  # type: ignore[misc]
     def _remember(self, lay: Layout) -> None:
         if self._layout is None:
             self._layout = lay
-            dtype = self.dtype if self.dtype in OPS else "float32"
+            dtype = counting(self.dtype)
             self._cells = [
                 self.add_weight((1, 1, lay.classes), initializer="zeros", dtype=dtype, name=name)
                 for name in ("tp", "fn", "fp", "tn")

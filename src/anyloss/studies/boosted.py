@@ -27,6 +27,8 @@ from anyloss.studies.methods import (
     Outcome,
     Split,
     Trained,
+    balanced_weights,
+    held_rows,
     scored,
     tuned_threshold,
 )
@@ -67,7 +69,7 @@ def _log_loss(
 ) -> Trained:
     """Log-loss on all rows, and on each inner fold."""
     y, library = split.y.astype(float), setup.library
-    weight = np.where(y == 1, 0.5 / y.mean(), 0.5 / (1 - y).mean()) if balanced else None
+    weight = balanced_weights(y) if balanced else None
     plan = setup.plan(split.seed + seed, **more)
 
     def trained(rows: Array, at: Array) -> Array:
@@ -110,10 +112,7 @@ def _ours(setup: Setup, split: Split, metrics: Sequence[str]) -> Iterator[Outcom
         setup.plan(split.seed),
         Rows(split.X, split.y.astype(float)),
     )
-    folds = [*split.folds, *split.other_folds]
-    held = np.zeros((len(folds), len(split.y)), dtype=bool)
-    for k, (_, rest) in enumerate(folds):
-        held[k, rest] = True
+    held = held_rows([*split.folds, *split.other_folds], len(split.y))
     begin = time.perf_counter()
     begun = fitting.start(library, rows, held, plan)
     shared = time.perf_counter() - begin

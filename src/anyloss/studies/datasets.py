@@ -160,9 +160,12 @@ def load(dataset: Dataset, rows: int) -> tuple[Array, Array]:
     return X, y
 
 
-def fingerprint(dataset: Dataset, rows: int) -> str:
-    """What tells the rows and labels of a set from those of another with the same name."""
-    X, y = load(dataset, rows)
+def fingerprint(X: Array, y: Array) -> str:
+    """What tells these rows and labels from others of the same name.
+
+    >>> fingerprint(np.zeros((2, 1)), np.ones(2)) == fingerprint(np.zeros((2, 1)), np.zeros(2))
+    False
+    """
     return f"{zlib.crc32(np.ascontiguousarray(X).tobytes() + y.tobytes()):08x}"
 
 

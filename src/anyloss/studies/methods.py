@@ -135,11 +135,23 @@ def _logistic(class_weight: str | None, X: Array, y: Array, split: Split) -> Pre
     return lambda rows: model.predict_proba(rows)[:, 1]
 
 
+def balanced_weights(y: Array) -> Array:
+    """Weights under which both classes weigh the same, 1 on average."""
+    return np.where(y == 1, 0.5 / y.mean(), 0.5 / (1 - y).mean())
+
+
+def held_rows(folds: Folds, rows: int) -> Array:
+    """Which rows each fold holds out, `(folds, rows)`."""
+    held = np.zeros((len(folds), rows), dtype=bool)
+    for k, (_, rest) in enumerate(folds):
+        held[k, rest] = True
+    return held
+
+
 def _networks(balanced: bool, split: Split, folds: Folds) -> Trained:
     """Networks as our recipe starts them: the inner folds stop early and tell the last one when."""
     y, rng = split.y[:, None].astype(float), np.random.default_rng(split.seed)
-    weight = np.where(y[:, 0] == 1, 0.5 / y.mean(), 0.5 / (1 - y).mean()) if balanced else 1.0
-    weight = np.broadcast_to(weight, len(y))
+    weight = balanced_weights(y[:, 0]) if balanced else np.ones(len(y))
     sizes = [split.X.shape[1], *split.hidden, 1]
 
     def trained(held: Array, steps: int) -> tuple[Layers, Array]:
@@ -148,9 +160,7 @@ def _networks(balanced: bool, split: Split, folds: Folds) -> Trained:
         return recipe.descend(begun, steps=steps)
 
     start = time.perf_counter()
-    held = np.zeros((len(folds), len(y)), dtype=bool)
-    for k, (_, rest) in enumerate(folds):
-        held[k, rest] = True
+    held = held_rows(folds, len(y))
     layers, best = trained(held, recipe.START_STEPS)
     held_out = probabilities(forward(layers, split.X)[-1][held, 0], "binary")
     ordered = np.empty(len(y))

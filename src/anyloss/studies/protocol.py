@@ -32,6 +32,7 @@ from anyloss.studies.boosted import BOOSTED
 from anyloss.studies.datasets import Dataset, fingerprint, load
 from anyloss.studies.journal import Journal
 from anyloss.studies.methods import FAMILIES, Family, Outcome, Split, families_for
+from anyloss.studies.outputs import check_output, write_table
 
 MODELS = {"linear": (), "mlp": (8,)}  # and the trees of BOOSTED
 METRICS = ("f1", "mcc", "balanced_accuracy", "gmean", "accuracy")
@@ -215,14 +216,11 @@ def run(
     units are done, of how many, and the name of the last one.
     """
     out = Path(out)
-    if out.suffix not in (".csv", ".parquet"):
-        raise ValueError(f"the output must end in .csv or .parquet; got {out.name!r}")
-    if out.is_dir():
-        raise ValueError(f"the output must be a file; {out} is a folder")
+    check_output(out, (".csv", ".parquet"))
     if jobs < 1:
         raise ValueError(f"jobs must be at least 1; got {jobs}")
     settings = {"anyloss": __version__, "folds": study.folds, "rows": study.rows, "inner": INNER}
-    prints = {dataset: fingerprint(dataset, study.rows) for dataset in study.datasets}
+    prints = {dataset: fingerprint(*load(dataset, study.rows)) for dataset in study.datasets}
     wanted = {unit.key(prints[unit.dataset]): unit for unit in units(study)}
     with Journal(out.with_suffix(".journal.jsonl"), settings) as journal:
         todo = {key: unit for key, unit in wanted.items() if key not in journal.results}
@@ -284,15 +282,9 @@ def write_results(rows: list[dict[str, Any]], out: Path) -> Any:
     import pandas as pd
 
     table = pd.DataFrame(rows).sort_values(KEYS, ignore_index=True)
-    times = _times(out)
     results = table.drop(columns="seconds")
-    for part, path in ((table[[*KEYS, "seconds"]], times), (results, out)):
-        aside = path.with_name(f".{path.name}.part")
-        if out.suffix == ".csv":
-            part.to_csv(aside, index=False)
-        else:
-            part.to_parquet(aside, index=False)
-        aside.replace(path)
+    write_table(table[[*KEYS, "seconds"]], _times(out))
+    write_table(results, out)
     return results
 
 

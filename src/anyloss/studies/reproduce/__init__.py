@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from anyloss.studies.outputs import check_output
 from anyloss.studies.reproduce import runs
 from anyloss.studies.reproduce.four_sets import QUICK, table17, table17_text
 from anyloss.studies.reproduce.many_sets import sets, table15
@@ -25,7 +26,7 @@ def reproduce(
     told: runs.Told = lambda done, total, name: None,
 ) -> str:
     """Run what a table needs, write the tidy results to `out` and tell the comparison as text."""
-    runs.check_output(out)
+    check_output(out)
     if table == "table1":
         ranges = table1()
         runs.write(ranges, out, figures="Table 1")

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import platform
-import zlib
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from anyloss import __version__
+from anyloss.studies.datasets import fingerprint
 from anyloss.studies.journal import Journal
+from anyloss.studies.outputs import check_output, write_table
 from anyloss.studies.reproduce import slp
 from anyloss.studies.reproduce.data import Rows
 
@@ -72,36 +71,11 @@ def _rows(job: Job, found: dict[str, dict[str, float]]) -> list[dict[str, Any]]:
     ]
 
 
-def fingerprint(X: Any, y: Any) -> str:
-    """What tells these rows from others.
-
-    >>> fingerprint(np.zeros((2, 1)), np.ones(2)) == fingerprint(np.zeros((2, 1)), np.zeros(2))
-    False
-    """
-    return f"{zlib.crc32(np.ascontiguousarray(X).tobytes() + np.asarray(y).tobytes()):08x}"
-
-
-def check_output(out: Path) -> None:
-    """Refuse an output that is no CSV file.
-
-    >>> check_output(Path("scores.xlsx"))
-    Traceback (most recent call last):
-        ...
-    ValueError: the output must end in .csv; got 'scores.xlsx'
-    """
-    if out.suffix != ".csv":
-        raise ValueError(f"the output must end in .csv; got {out.name!r}")
-    if out.is_dir():
-        raise ValueError(f"the output must be a file; {out} is a folder")
-
-
 def write(table: Any, out: Path, **more: Any) -> None:
     """The tidy table, and beside it, as JSON, seed, settings and versions."""
     check_output(out)
     out.parent.mkdir(parents=True, exist_ok=True)
     record = settings() | more
     record["versions"] = {"python": platform.python_version()} | {x: version(x) for x in LIBRARIES}
-    aside = out.with_name(f".{out.name}.part")
-    table.to_csv(aside, index=False)
-    aside.replace(out)
+    write_table(table, out)
     out.with_suffix(".json").write_text(json.dumps(record, indent=1) + "\n")
