@@ -165,6 +165,7 @@ def test_two_positive_rows_are_enough_to_fit():
         ({"C": 0.0}, np.arange(30) % 2, "C must be"),
         ({"folds": 1}, np.arange(30) % 2, "folds must be"),
         ({"max_iter": 0}, np.arange(30) % 2, "max_iter must be"),
+        ({"max_rows": 50}, np.arange(30) % 2, "max_rows must be"),
     ],
 )
 def test_bad_input_is_refused_and_nothing_is_half_fitted(options, y, message):
@@ -313,6 +314,7 @@ def test_saved_and_loaded(tmp_path, model, kind):
     assert again.classes_.dtype == model.classes_.dtype
     assert again.feature_names_in_.tolist() == list("abcd")
     assert (again.n_iter_, again.held_out_score_) == (model.n_iter_, model.held_out_score_)
+    np.testing.assert_array_equal(again.hard_history_, model.hard_history_)
     model.save(tmp_path / "model")  # a model folder may be replaced
     again.fit(X, target)
 
@@ -382,3 +384,20 @@ def test_a_fit_that_fails_leaves_nothing_behind():
     with pytest.raises(ValueError, match="one class"):
         model.fit(X[:, :2], np.zeros(100))
     np.testing.assert_array_equal(model.predict(X), expected)
+
+
+def test_of_very_many_rows_some_are_fitted():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(30_000, 3))
+    y = (X[:, 0] + rng.normal(size=30_000) > 2.5).astype(int)
+    train, test = slice(0, 20_000), slice(20_000, None)
+    fitted = {
+        most: AnyLossClassifier("f1", max_rows=most, max_iter=60, random_state=0).fit(
+            X[train], y[train]
+        )
+        for most in (None, 20_000, 4_000)
+    }
+    scores = {most: model.score(X[test], y[test]) for most, model in fitted.items()}
+    np.testing.assert_array_equal(fitted[None].layers_[0], fitted[20_000].layers_[0])
+    assert scores[4_000] == pytest.approx(scores[None], abs=0.01)
+    assert scores[4_000] != scores[None]
