@@ -11,6 +11,7 @@ from sklearn.metrics import (
     matthews_corrcoef,
     recall_score,
 )
+from sklearn.utils.class_weight import compute_sample_weight
 
 import anyloss
 from anyloss import recipe
@@ -106,12 +107,17 @@ def test_folds_are_stratified_and_keep_twins_together():
 def test_the_linear_start_is_logistic_regression(classes):
     X, y = load_iris(return_X_y=True)
     X = (X - X.mean(0)) / X.std(0)
-    y = y if classes == 3 else (y == 1).astype(int)
+    X, y = X[:120], y[:120]  # fewer of the last class
+    y = y if classes == 3 else (y == 2).astype(int)
     target = np.eye(3)[y] if classes == 3 else y[:, None]
     kind = "multiclass" if classes == 3 else "binary"
     begun = start(X, target, kind=kind, C=0.5, repeats=1)
+    # Classes halfway to balance: the root of scikit-learn's balanced weights, 1 on average.
+    lift = compute_sample_weight("balanced", y) ** 0.5
+    lift /= lift.mean()
     for k, held in enumerate(begun.held):
-        model = LogisticRegression(C=0.5, tol=1e-10, max_iter=5000).fit(X[~held], y[~held])
+        model = LogisticRegression(C=0.5, tol=1e-10, max_iter=5000)
+        model.fit(X[~held], y[~held], sample_weight=lift[~held])
         ours = probabilities(forward(begun.layers, X)[-1][k], kind)
         np.testing.assert_allclose(
             ours if classes == 3 else ours[:, 0],
@@ -253,3 +259,23 @@ def test_the_metric_is_watched_while_refining(kind):
         average = "macro" if kind == "multilabel" else "binary"
         ours = f1_score(y, held_out > 0.5, average=average)
     assert found.checks[-1, 1] == pytest.approx(ours, abs=1e-12)
+
+
+def test_a_network_is_refined_only_where_that_helps_on_held_out_rows():
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(150, 6))
+    clear = (X[:, 0] * X[:, 1] + 0.5 * rng.normal(size=150) > 1).astype(float)
+    chosen = []
+    for y in (clear, rng.permutation(clear)):
+        begun = start(X, y, hidden=(8,), folds=3, repeats=1)
+        found = recipe.finish(begun, "f1", steps=80)
+        task = new_task(y, "f1", "binary")
+        started = [x[:3] for x in found.layers]
+        z = forward(started, X)[-1][..., 0]
+        p = (begun.held * (1 + np.tanh(z / 2)) / 2).sum(axis=0)
+        expected = anyloss.score(y, p, "f1") + anyloss.score(y, p, "f1", step=Uniform())
+        assert recipe.fitting._promise(task, 2 * p[:, None] - 1) == pytest.approx(expected)
+        chosen.append(len(found.layers[0]))
+        if chosen[-1] == 3:
+            assert found.held_out_score == pytest.approx(anyloss.score(y, p, "f1"))
+    assert chosen == [6, 3]
