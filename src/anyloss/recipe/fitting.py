@@ -138,15 +138,18 @@ def start(
     sizes = [X.shape[1], *hidden, y.shape[1]]
     layers = new_layers(sizes, len(held), rng) if begin is None else [x.copy() for x in begin]
     begun = Start(layers, X, y, weight, kind, held, C)
+    if not hidden:
+        return replace(begun, layers=_logistic(begun))
     lifted = replace(begun, weight=weight * _lift(y, weight, kind))
-    return replace(begun, layers=descend(lifted, on_step)[0] if hidden else _logistic(lifted))
+    return replace(begun, layers=descend(lifted, on_step)[0])
 
 
 def _lift(y: Array, weight: Array, kind: str) -> Array:
     """Weights per row that bring the classes halfway to balance; the mean weight stays.
 
-    A rare class has a say in what is learned and probabilities stay moderate: the root of the
-    weights under which all classes weigh the same. Rows of several labels are left as they are.
+    A network that is stopped early learns common classes first. With the root of the weights under
+    which all classes weigh the same, rare ones are learned in time too, and probabilities stay
+    moderate. A linear model gains nothing by it. Rows of several labels are left as they are.
     """
     if kind == "multilabel":
         return np.ones(len(y))
