@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 import torch
 import torch.distributed as dist
-from sklearn.metrics import f1_score
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -186,9 +185,10 @@ def run(rank, ranks):
     results["float32, multilabel"] = gradient("multilabel", rank, ranks, torch.float32)
     for case in ACCUMULATED:
         results[f"accumulated: {case}"] = accumulated(case, rank, ranks)
-    if ranks > 1:
+    if ranks == 2:
         with warnings.catch_warnings(action="ignore"):  # of torch, within torch
             results["compiled"] = gradient("multilabel", rank, ranks, backend="aot_eager")
+    if ranks > 1:
         results["fsdp"] = gradient("f1, weights", rank, ranks, wrap=fully_sharded)
         results["fsdp, accumulated"] = accumulated("f1, weights", rank, ranks, fully_sharded)
         results["own rows"] = own_rows(rank, ranks)
@@ -237,7 +237,8 @@ def test_in_single_precision(name, one, many):
 
 
 def test_fsdp_and_compiled_losses(one, many):
-    assert_all_close(many, one["multilabel"], "compiled", 1e-12)
+    if len(many) == 2:
+        assert_all_close(many, one["multilabel"], "compiled", 1e-12)
     assert_all_close(many, one["f1, weights"], "fsdp", 1e-12)
 
 
@@ -257,6 +258,8 @@ def test_the_same_model_after_100_steps(one, many):
 
 
 def test_scores_of_all_ranks_when_asked(one, many):
+    from sklearn.metrics import f1_score  # the ranks need not wait for its import
+
     x, y, weight = data("classes")
     decisions = Net("classes").double()(x).argmax(1)
     expected = f1_score(y, decisions, average="macro", sample_weight=weight)

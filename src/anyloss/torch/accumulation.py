@@ -7,7 +7,6 @@ from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
-from torch.distributed.fsdp import FSDPModule
 from torch.nn.parallel import DistributedDataParallel
 
 from anyloss.torch.batch import make_batch
@@ -101,6 +100,7 @@ def _gradients_exchanged(model: nn.Module, now: bool) -> Iterator[None]:
         with model.no_sync():
             yield
     else:
-        if isinstance(model, FSDPModule):
-            model.set_requires_gradient_sync(now)
+        set_fsdp = getattr(model, "set_requires_gradient_sync", None)
+        if set_fsdp is not None:  # known by its method: importing its class takes a second
+            set_fsdp(now)
         yield
