@@ -188,9 +188,9 @@ def run(rank, ranks):
     if ranks == 2:
         with warnings.catch_warnings(action="ignore"):  # of torch, within torch
             results["compiled"] = gradient("multilabel", rank, ranks, backend="aot_eager")
-    if ranks > 1:
         results["fsdp"] = gradient("f1, weights", rank, ranks, wrap=fully_sharded)
         results["fsdp, accumulated"] = accumulated("f1, weights", rank, ranks, fully_sharded)
+    if ranks > 1:
         results["own rows"] = own_rows(rank, ranks)
     results["trained"] = trained(rank, ranks, torch.float64)
     results["trained, memory"] = trained(rank, ranks, torch.float64, memory=0.8)
@@ -236,18 +236,15 @@ def test_in_single_precision(name, one, many):
     assert_all_close(many, one[name], name, 1e-6)
 
 
-def test_fsdp_and_compiled_losses(one, many):
-    if len(many) == 2:
-        assert_all_close(many, one["multilabel"], "compiled", 1e-12)
-    assert_all_close(many, one["f1, weights"], "fsdp", 1e-12)
-
-
 @pytest.mark.parametrize("case", ACCUMULATED)
 def test_accumulation_equals_the_undivided_batch(case, one, many):
     assert_all_close([one, *many], one[case], f"accumulated: {case}", 1e-12)
 
 
-def test_accumulation_under_fsdp(one, many):
+@pytest.mark.parametrize("many", [2], indirect=True)
+def test_fsdp_and_a_compiled_loss(one, many):
+    assert_all_close(many, one["multilabel"], "compiled", 1e-12)
+    assert_all_close(many, one["f1, weights"], "fsdp", 1e-12)
     assert_all_close(many, one["f1, weights"], "fsdp, accumulated", 1e-12)
 
 
