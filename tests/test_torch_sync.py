@@ -16,7 +16,15 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from anyloss.steps import Linear
-from anyloss.torch import AnyLoss, ScoreMeter, StratifiedBatchSampler, accumulate, any_loss
+from anyloss.torch import (
+    AnyLoss,
+    AUROCLoss,
+    AveragePrecisionLoss,
+    ScoreMeter,
+    StratifiedBatchSampler,
+    accumulate,
+    any_loss,
+)
 
 ROWS = 24
 # Where the shards end: uneven, the last one of two without a positive, of four without a row.
@@ -41,6 +49,8 @@ CASES = {
     "ignored rows": ("classes", {"ignore_index": 2}),
     "masks per sample": ("masks", {"per_sample": True, "metric": "iou", "weight": True}),
     "almost all called positive": ("high", {}),
+    "auroc": ("labels", {"loss": AUROCLoss}),
+    "average precision": ("column", {"loss": AveragePrecisionLoss, "weight": True}),
 }
 
 ACCUMULATED = ("f1", "f1, weights", "masks per sample", "f1, three thresholds")
@@ -86,7 +96,8 @@ def shard(rank, ranks, *tensors):
 
 
 def criterion(arguments):
-    return AnyLoss(**{name: value for name, value in arguments.items() if name != "weight"})
+    given = {name: value for name, value in arguments.items() if name not in ("weight", "loss")}
+    return arguments.get("loss", AnyLoss)(**given)
 
 
 def gradient(case, rank, ranks, dtype=torch.float64, wrap=DistributedDataParallel, backend=None):
