@@ -92,6 +92,16 @@ def test_weights_and_a_backward_of_ones_own():
     torch.testing.assert_close(found, gradient_of(model), rtol=1e-12, atol=1e-14)
 
 
+def test_accumulation_and_memory_together():
+    plain, parted = F1Loss(memory=0.5), F1Loss(memory=0.5)
+    for seed in (0, 1):
+        x, y = rows(seed=seed)
+        one, two = net(), net()
+        plain(one(x), y).backward()
+        accumulate(parted, two, split(x, y))
+        torch.testing.assert_close(gradient_of(two), gradient_of(one), rtol=1e-12, atol=1e-14)
+
+
 def test_what_accumulate_refuses():
     with pytest.raises(ValueError, match="at least one"):
         accumulate(F1Loss(), net(), [])

@@ -122,10 +122,9 @@ def _fast_path_serves(batch: Batch) -> bool:
 def _fast_loss(
     batch: Batch, step: Amplified, k: int, settings: Settings, pool: Pool | None
 ) -> Tensor:
-    lay, z, y = batch.layout, batch.scores, batch.target
-    if lay.kind == "binary" and z.ndim > 1:
+    z, y = batch.scores, batch.target
+    if batch.layout.kind == "binary" and z.ndim > 1:
         z, y = z.reshape(-1), y.reshape(-1)
-
     negligible = IMPRECISE[z.dtype] * z.shape[0]
     pool = pool and once(pool)
 
@@ -134,27 +133,12 @@ def _fast_loss(
         if (negative if z.ndim == 1 else negative.min()) < negligible:
             raise _ImpreciseError  # before the exchange: a rank comes there once, on either path
         if pool is None:
-            return slopes_of(counts)
+            return _slopes(counts, batch, settings)
         own = torch.tensor(np.stack(tuple(counts)).reshape(4, 1, 1, -1))
         total, factor = pool(k, own)
-        score, A, B = slopes_of(
-            Counts(*(total.flatten().tolist() if z.ndim == 1 else total.numpy()))
-        )
+        counts = Counts(*(total.flatten().tolist() if z.ndim == 1 else total.numpy()))
+        score, A, B = _slopes(counts, batch, settings)
         return Slopes(score, factor * A, factor * B)
-
-    def slopes_of(counts: Counts) -> Slopes:
-        if lay.average == "binary":
-            slopes = binary_slopes(counts, settings.metric, settings.smooth, FLOAT_OPS[z.dtype])
-            if math.isfinite(slopes.score + slopes.A + slopes.B + counts.tn):
-                return slopes
-        else:
-            arrays = Counts(*(np.asarray(x).reshape(1, 1, -1) for x in counts))
-            slopes = class_slopes(arrays, settings.metric, lay, settings.smooth)
-            if lay.kind == "binary":
-                slopes = Slopes(*(x.item() for x in slopes))
-        if batch.checked:
-            check_finite(counts, [*slopes, *counts], settings.metric)
-        return slopes
 
     def plain(scores: Tensor) -> Tensor:
         return _plain_loss(batch._replace(scores=scores, target=y), k, settings, pool)
@@ -163,6 +147,23 @@ def _fast_loss(
         return closed_form_loss(z, y, step, evaluate, plain)
     except _ImpreciseError:
         return plain(z)
+
+
+def _slopes(counts: Counts, batch: Batch, settings: Settings) -> Slopes:
+    """The slopes of the fast path's counts: floats for a column, else arrays."""
+    lay, ops = batch.layout, FLOAT_OPS[batch.scores.dtype]
+    if lay.average == "binary":
+        slopes = binary_slopes(counts, settings.metric, settings.smooth, ops)
+        if math.isfinite(slopes.score + slopes.A + slopes.B + counts.tn):
+            return slopes
+    else:
+        arrays = Counts(*(np.asarray(x).reshape(1, 1, -1) for x in counts))
+        slopes = class_slopes(arrays, settings.metric, lay, settings.smooth)
+        if lay.kind == "binary":
+            slopes = Slopes(*(x.item() for x in slopes))
+    if batch.checked:
+        check_finite(counts, [*slopes, *counts], settings.metric)
+    return slopes
 
 
 class AnyLoss(nn.Module):
