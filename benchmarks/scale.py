@@ -46,7 +46,7 @@ def times_per_row(sizes: list[int]) -> dict[tuple[str, int], float]:
     """The least processor time of each, sizes in random turns."""
     data = {rows: batch(rows) for rows in sizes}
     best: dict[tuple[str, int], float] = {}
-    turns = [(rows, turn) for rows in sizes for turn in range(max(5, min(300, 10**7 // rows)))]
+    turns = [(rows, turn) for rows in sizes for turn in range(max(3, min(50, 10**7 // rows)))]
     random.Random(0).shuffle(turns)
     for rows, _ in track(turns, "timing"):
         for name, work in WORKS.items():

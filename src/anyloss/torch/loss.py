@@ -20,7 +20,7 @@ from anyloss.metrics import Metric, MetricSpec
 from anyloss.settings import Settings, make_settings
 from anyloss.slopes import Slopes, binary_slopes, class_slopes
 from anyloss.steps import Amplified, Step
-from anyloss.torch.batch import FLOAT_OPS, HARD_OPS, OPS, Batch, count, make_batch
+from anyloss.torch.batch import FLOAT_OPS, HARD_OPS, OPS, Batch, count, hard_count, make_batch
 from anyloss.torch.fast import closed_form_loss
 from anyloss.torch.memory import RunningCounts, Watch
 from anyloss.torch.sync import Pool, once, over_ranks, pooled
@@ -79,7 +79,8 @@ def _step_loss(batch: Batch, k: int, settings: Settings, pool: Pool | None) -> T
 
 def _plain_loss(batch: Batch, k: int, settings: Settings, pool: Pool | None) -> Tensor:
     ops = OPS[batch.scores.dtype]
-    counts, score = _score(batch, settings.steps[k], settings, ops, pool, k)
+    own = count(batch, settings.steps[k], ops)
+    counts, score = _score(own, batch, settings, ops, pool, k)
     loss: Tensor = (1 - score).to(batch.scores.dtype)
     if batch.checked:
         with torch.no_grad():
@@ -88,10 +89,9 @@ def _plain_loss(batch: Batch, k: int, settings: Settings, pool: Pool | None) -> 
 
 
 def _score(
-    batch: Batch, step: Step, settings: Settings, ops: Ops, pool: Pool | None, k: int
+    counts: Counts, batch: Batch, settings: Settings, ops: Ops, pool: Pool | None, k: int
 ) -> tuple[Counts, Tensor]:
-    """The counts under a step, and their score; of all that is in the pool."""
-    counts = count(batch, step, ops)
+    """The counts of all that is in the pool, and their score."""
     whole = batch.options.per_sample  # a sample is in one part of the pool as a whole
     if pool is not None and not whole:
         counts = Counts(*pooled(pool, k, torch.stack(tuple(counts))))
@@ -266,7 +266,7 @@ class AnyLoss(nn.Module):
         ops, settings = HARD_OPS[batch.scores.dtype], self.settings._replace(smooth=0.0)
         pool = over_ranks(self.sync if sync is None else sync, self.group)
         scores = [
-            _score(batch, step.hard(), settings, ops, pool, k)[1]
+            _score(hard_count(batch, step), batch, settings, ops, pool, k)[1]
             for k, step in enumerate(settings.steps)
         ]
         return torch.stack(scores).mean(0)

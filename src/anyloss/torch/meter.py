@@ -12,7 +12,7 @@ from anyloss.counts import Counts, score_counts
 from anyloss.metrics import Metric, MetricSpec
 from anyloss.settings import make_settings
 from anyloss.shapes import Layout
-from anyloss.torch.batch import HARD_OPS, count, make_batch
+from anyloss.torch.batch import HARD_OPS, hard_count, make_batch
 from anyloss.torch.sync import exchange, ranks
 
 
@@ -49,7 +49,7 @@ class ScoreMeter:
                 f"{self._layout.kind} of {self._layout.classes}, got {batch.layout.kind} of "
                 f"{batch.layout.classes}"
             )
-        fresh = count(batch, self.settings.steps[0].hard(), HARD_OPS[batch.scores.dtype])
+        fresh = hard_count(batch, self.settings.steps[0])
         self.counts = fresh if self.counts is None else self.counts + fresh
         self._layout = batch.layout
 
