@@ -47,6 +47,12 @@ def test_the_examples_of_the_boosting_page_run(capsys, monkeypatch, tmp_path):
     assert [x.name for x in tmp_path.iterdir()] == ["churn-model"]
 
 
+def test_the_examples_of_the_distributed_page_run(capsys):
+    difference, positives = run_examples(ROOT / "docs" / "distributed.md", capsys)
+    assert difference < 1e-6
+    assert 3 <= positives <= 7
+
+
 def test_the_tables_name_what_there_is():
     rows = re.findall(r"^\| `(\w+)", README, re.MULTILINE)
     assert len(rows) >= 24

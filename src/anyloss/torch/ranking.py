@@ -6,12 +6,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 
 from anyloss.counts import Counts
 from anyloss.settings import Options, make_steps
 from anyloss.steps import Linear, Step
 from anyloss.torch.batch import OPS, Batch, check_logits, count, make_batch
+from anyloss.torch.sync import over_ranks, pooled
 
 GRID = tuple(k / 10 for k in range(1, 10))
 
@@ -23,7 +25,10 @@ def _ratio(numerator: Tensor, denominator: Tensor) -> Tensor:
 
 
 class _CurveLoss(nn.Module, ABC):
-    """One minus the area under a curve of soft counts over a grid of thresholds."""
+    """One minus the area under a curve of soft counts over a grid of thresholds.
+
+    The ranks of `torch.distributed` exchange their counts, as in `AnyLoss`.
+    """
 
     def __init__(
         self,
@@ -32,8 +37,11 @@ class _CurveLoss(nn.Module, ABC):
         thresholds: Sequence[float] = GRID,
         from_logits: bool = True,
         validate: bool = True,
+        sync: bool | None = None,
+        group: dist.ProcessGroup | None = None,
     ) -> None:
         super().__init__()
+        self.sync, self.group = sync, group
         # From the strictest threshold down, so that the curve runs from left to right.
         grid = sorted(set(thresholds), reverse=True)
         self.steps = make_steps(Linear() if step is None else step, None, grid)
@@ -56,7 +64,9 @@ class _CurveLoss(nn.Module, ABC):
         for step in self.steps:
             step.check_dtype(str(batch.scores.dtype), ops.tiny)
         points = [count(batch, step, ops) for step in self.steps]
-        return Counts(*(torch.cat(cells, 1)[0] for cells in zip(*points, strict=True)))
+        cells = torch.stack([torch.cat(cells, 1)[0] for cells in zip(*points, strict=True)])
+        pool = over_ranks(self.sync, self.group)
+        return Counts(*(cells if pool is None else pooled(pool, 0, cells)))
 
     @abstractmethod
     def area(self, counts: Counts) -> Tensor:
@@ -113,7 +123,8 @@ class WMWLoss(nn.Module):
 
     The mean over all pairs of a positive and a negative row of `max(0, gap - (x_i - x_j))^power`,
     with `x` the probability (the authors sum; a mean does not grow with the batch). The pairs are
-    held in memory. Without both classes in the batch there is no pair and the loss is 0.
+    held in memory. Without both classes in the batch there is no pair and the loss is 0. Each rank
+    of `torch.distributed` compares its own rows.
 
     >>> loss = WMWLoss(gap=0.5, power=2.0, from_logits=False)
     >>> loss(torch.tensor([0.9, 0.3, 0.5]), torch.tensor([1, 0, 0])).item() < 0.006
