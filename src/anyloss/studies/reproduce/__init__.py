@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from anyloss.studies.outputs import check_output
-from anyloss.studies.reproduce import runs
-from anyloss.studies.reproduce.four_sets import QUICK, table17, table17_text
-from anyloss.studies.reproduce.many_sets import sets, table15
-from anyloss.studies.reproduce.many_sets_text import table15_text
-from anyloss.studies.reproduce.range_of_l import table1, table1_text
+from anyloss.studies.reproduce import four_sets, many_sets_text, range_of_l, runs
 
-__all__ = [
-    "reproduce", "table1", "table1_text", "table15", "table15_text", "table17", "table17_text",
-]  # fmt: skip
+__all__ = ["REPORTS", "reproduce"]
+
+# What can be reproduced: who runs it and tells the comparison as text.
+REPORTS: dict[str, Callable[[runs.Request], str]] = {
+    "table1": range_of_l.report,
+    "table17": four_sets.report,
+    "table15": many_sets_text.report,
+}
 
 
 def reproduce(
@@ -23,19 +24,10 @@ def reproduce(
     folder: Path | None = None,
     out: Path = Path("reproduce.csv"),
     quick: bool = False,
-    told: runs.Told = lambda done, total, name: None,
+    told: runs.Told = runs.silent,
 ) -> str:
     """Run what a table needs, write the tidy results to `out` and tell the comparison as text."""
+    if table not in REPORTS:
+        raise ValueError(f"table must be one of {', '.join(REPORTS)}; got {table!r}")
     check_output(out)
-    if table == "table1":
-        ranges = table1()
-        runs.write(ranges, out, figures="Table 1")
-        told(1, 1, table)
-        return table1_text(ranges)
-    if table == "table17":
-        names = datasets or (QUICK if quick else ())
-        return table17_text(*table17(names, folder, out, told))
-    if table != "table15":
-        raise ValueError(f"table must be table1, table15 or table17; got {table!r}")
-    folder, _ = sets(folder, quick)
-    return table15_text(table15(folder, quick, out, told), folder)
+    return REPORTS[table](runs.Request(out, folder, tuple(datasets), quick, told))

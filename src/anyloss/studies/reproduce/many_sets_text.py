@@ -6,12 +6,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from anyloss.studies.reproduce import runs
 from anyloss.studies.reproduce.many_sets import (
     AIMS,
     OURS,
     RIVALS,
     TOLERANCE,
     results,
+    sets,
+    table15,
     winning_numbers,
 )
 from anyloss.studies.reproduce.published import printed, slp_scores
@@ -21,6 +24,12 @@ from anyloss.studies.statistics import GROUPS, by_imbalance, versus
 ROPES = (0.01, 0.05)
 # The paper's groups by the share of the larger class, and ours.
 PRINTED_GROUPS = dict(zip(("60-70%", "70-80%", "80-90%", "90-%"), GROUPS[1:], strict=True))
+
+
+def report(request: runs.Request) -> str:
+    """Table 15 on the sets at hand, run and told; on the smallest of them if quick."""
+    folder, _ = sets(request.folder, request.quick)
+    return table15_text(table15(folder, request.quick, request.out, request.told), folder)
 
 
 def table15_text(table: Any, folder: Path) -> str:

@@ -17,6 +17,22 @@ from anyloss.studies.reproduce import slp
 from anyloss.studies.reproduce.data import Rows
 
 Told = Callable[[int, int, str], None]  # how many are done, of how many, and the last one's name
+
+
+def silent(done: int, total: int, name: str) -> None:
+    """Tell nobody."""
+
+
+class Request(NamedTuple):
+    """What is asked for: where results go, where data are, which sets, and who is told."""
+
+    out: Path
+    folder: Path | None = None
+    datasets: tuple[str, ...] = ()
+    quick: bool = False
+    told: Told = silent
+
+
 LIBRARIES = ("numpy", "torch", "scikit-learn", "pandas")
 
 
@@ -41,7 +57,7 @@ def settings() -> dict[str, Any]:
     }
 
 
-def run(jobs: Sequence[Job], out: Path, told: Told = lambda done, total, name: None) -> Any:
+def run(jobs: Sequence[Job], out: Path, told: Told = silent) -> Any:
     """The scores of the jobs as a table: dataset, loss, metric, ours.
 
     What the journal beside `out` holds is not run again; a job is known by its name, its learning
