@@ -6,15 +6,28 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from anyloss.studies.outputs import check_output
-from anyloss.studies.reproduce import four_sets, many_sets_text, range_of_l, runs
+from anyloss.studies.reproduce import (
+    curves,
+    four_networks,
+    four_sets,
+    many_sets_text,
+    range_of_l,
+    resampling,
+    runs,
+)
 
 __all__ = ["REPORTS", "reproduce"]
 
 # What can be reproduced: who runs it and tells the comparison as text.
 REPORTS: dict[str, Callable[[runs.Request], str]] = {
     "table1": range_of_l.report,
+    "table6": four_networks.report6,
+    "table7": resampling.report,
+    "table9": curves.report,
+    "table15": many_sets_text.report15,
+    "table16": many_sets_text.report16,
     "table17": four_sets.report,
-    "table15": many_sets_text.report,
+    "table18": four_networks.report18,
 }
 
 

@@ -40,21 +40,30 @@ def table17(
     told: runs.Told = runs.silent,
 ) -> tuple[Any, dict[str, str]]:
     """The tidy comparison, and why the other data sets are not at hand."""
-    unknown = [name for name in names if name not in TABLE17]
-    if unknown:
-        raise ValueError(f"data sets must be among {', '.join(TABLE17)}; got {', '.join(unknown)}")
-    jobs, absent = [], {}
-    for name in dict.fromkeys(names or TABLE17):
-        published, make = TABLE17[name]
-        try:
-            rows = make(folder)
-        except FileNotFoundError as error:
-            absent[name] = str(error)
-            continue
-        jobs.append(runs.Job(name, partial(Rows, *rows), rates(published)))
+    there, absent = at_hand(names, folder)
+    jobs = [
+        runs.slp_job(name, partial(Rows, *rows), rates(TABLE17[name][0]))
+        for name, rows in there.items()
+    ]
     table = compared(runs.run(jobs, out, told))
     runs.write(table, out, figures="Table 17", absent=absent)
     return table, absent
+
+
+def at_hand(
+    names: Sequence[str] = (), folder: Path | None = None
+) -> tuple[dict[str, Rows], dict[str, str]]:
+    """The rows of these of the four sets (default: all), and why others are not at hand."""
+    unknown = [name for name in names if name not in TABLE17]
+    if unknown:
+        raise ValueError(f"data sets must be among {', '.join(TABLE17)}; got {', '.join(unknown)}")
+    there, absent = {}, {}
+    for name in dict.fromkeys(names or TABLE17):
+        try:
+            there[name] = TABLE17[name][1](folder)
+        except FileNotFoundError as error:
+            absent[name] = str(error)
+    return there, absent
 
 
 def compared(scores: Any) -> Any:

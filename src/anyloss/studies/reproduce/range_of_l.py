@@ -37,7 +37,7 @@ def table1() -> Any:
     for level in levels():
         for dtype in SIGNIFICAND_BITS:
             for bound, ours in zip(("min", "max"), printed_range(level, dtype), strict=True):
-                theirs = figures(1, level, bound)[""] if dtype == "float64" else None
+                theirs = figures(1, level, bound, "")[""] if dtype == "float64" else None
                 rows.append((level, dtype, bound, theirs, ours))
     table = pd.DataFrame(rows, columns=["level", "dtype", "bound", "published", "ours"])
     table["published"] = table["published"].astype(float)
