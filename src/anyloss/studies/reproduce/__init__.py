@@ -11,9 +11,12 @@ from anyloss.studies.reproduce import (
     four_networks,
     four_sets,
     many_sets_text,
+    pictures,
     range_of_l,
     resampling,
     runs,
+    scales,
+    timing,
 )
 
 __all__ = ["REPORTS", "reproduce"]
@@ -23,11 +26,18 @@ REPORTS: dict[str, Callable[[runs.Request], str]] = {
     "table1": range_of_l.report,
     "table6": four_networks.report6,
     "table7": resampling.report,
+    "table8": timing.report,
     "table9": curves.report,
+    "table12": scales.report12,
+    "table13": scales.report13,
     "table15": many_sets_text.report15,
     "table16": many_sets_text.report16,
     "table17": four_sets.report,
     "table18": four_networks.report18,
+    "figure2": pictures.figure2,
+    "figure3": pictures.figure3,
+    "figure4": pictures.figure4,
+    "figure5": pictures.figure5,
 }
 
 
