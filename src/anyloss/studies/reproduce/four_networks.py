@@ -14,7 +14,7 @@ from typing import Any
 
 from anyloss.studies.reproduce import networks, runs, slp
 from anyloss.studies.reproduce.data import TABLE17, Rows
-from anyloss.studies.reproduce.four_sets import DIGITS, METRICS, at_hand
+from anyloss.studies.reproduce.four_sets import DIGITS, METRICS, asked, at_hand, not_at_hand
 from anyloss.studies.reproduce.many_sets import AIMS
 from anyloss.studies.reproduce.many_sets_text import DIFFERENT
 from anyloss.studies.reproduce.published import figures
@@ -33,16 +33,12 @@ COLUMNS = ("MSE", "BCE", "SOL", "AnyLoss")
 
 def report18(request: runs.Request) -> str:
     """Table 18 of the sets asked for, run and told; breast cancer alone if quick."""
-    return table18_text(*table18(_names(request), request.folder, request.out, request.told))
+    return table18_text(*table18(asked(request), request.folder, request.out, request.told))
 
 
 def report6(request: runs.Request) -> str:
     """Table 6 in the same way."""
-    return table6_text(*table6(_names(request), request.folder, request.out, request.told))
-
-
-def _names(request: runs.Request) -> tuple[str, ...]:
-    return request.datasets or (("breast-cancer",) if request.quick else ())
+    return table6_text(*table6(asked(request), request.folder, request.out, request.told))
 
 
 def rates(dataset: str, structure: str, losses: Sequence[str]) -> dict[str, float]:
@@ -129,7 +125,7 @@ def table18_text(table: Any, absent: Mapping[str, str]) -> str:
         "",
         columns(ranked, best),
         "",
-        *(f"not at hand: {name}: {reason}" for name, reason in absent.items()),
+        *not_at_hand(absent),
         f"exact matches: {exact} of {len(table)}; mean difference "
         f"{signed(table['difference'].mean(), 4)}, and without a reset "
         f"{signed((table['kept'] - table['published']).mean(), 4)}",
@@ -201,7 +197,7 @@ def table6_text(table: Any, absent: Mapping[str, str]) -> str:
         "",
         columns(header, rows),
         "",
-        *(f"not at hand: {name}: {reason}" for name, reason in absent.items()),
+        *not_at_hand(absent),
         *(
             f"{what}: {int(part['agrees'].sum())} of {len(part)} within 0.001"
             for what, part in counts
