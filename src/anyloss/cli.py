@@ -13,10 +13,14 @@ from anyloss import __version__
 
 MODELS = "linear, mlp, lightgbm, xgboost, catboost"
 TABLES = (
-    "table1", "table6", "table7", "table9", "table15", "table16", "table17", "table18",
+    "table1", "table6", "table7", "table9", "table10", "table15", "table16", "table17", "table18",
+    "gap-table1", "gap-table2", "gap-table4", "surrogate-paths", "surrogate-images",
 )  # fmt: skip
 FOUR_SETS = ("table6", "table7", "table9", "table17", "table18")  # those that take --dataset
-QUICK = ("table1", "table17", "table15")  # what --quick alone runs
+NO_DATA = ("table1", "table17", "surrogate-paths")  # what --quick alone runs, and with --data also
+QUICK = (
+    *NO_DATA, "table15", "table10", "gap-table1", "gap-table2", "gap-table4", "surrogate-images",
+)  # fmt: skip
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -95,7 +99,7 @@ def _reproduce(given: argparse.Namespace) -> None:
         raise ValueError(f"--dataset is for {names}; got it with {given.table or '--quick'}")
     if given.out and not given.table:
         raise ValueError("--out needs the name of a table; got --quick alone")
-    quick = [x for x in QUICK if x != "table15" or given.data]
+    quick = QUICK if given.data else NO_DATA
     tables = [given.table] if given.table else quick
     for table in tables:
         out = given.out or Path(f"reproduce-{table}.csv")

@@ -32,13 +32,16 @@ def winning_probabilities(
     if path.suffix.lower() not in SUFFIXES:
         raise ValueError(f"the picture must be a .svg or .png file; got {path.name!r}")
     bars = _bars(results, ours, rope)
+    models, metrics = (list(results[column].unique()) for column in ("model", "metric"))
+    save(_draw(bars, models, metrics, ours), path)
+
+
+def save(figure: Any, path: Path) -> None:
+    """Write a figure as SVG or PNG: the same results give the same bytes."""
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-    with matplotlib.rc_context({"svg.hashsalt": "anyloss"}):  # the same results, the same bytes
-        figure = _draw(
-            bars, list(results["model"].unique()), list(results["metric"].unique()), ours
-        )
+    with matplotlib.rc_context({"svg.hashsalt": "anyloss"}):
         FigureCanvasAgg(figure)
         metadata = {"Date": None} if path.suffix.lower() == ".svg" else None
         figure.savefig(path, dpi=150, metadata=metadata)

@@ -10,10 +10,13 @@ from anyloss.studies.reproduce import (
     curves,
     four_networks,
     four_sets,
+    images,
     many_sets_text,
     range_of_l,
     resampling,
     runs,
+    soft_sets,
+    surrogate,
 )
 
 __all__ = ["REPORTS", "reproduce"]
@@ -24,10 +27,16 @@ REPORTS: dict[str, Callable[[runs.Request], str]] = {
     "table6": four_networks.report6,
     "table7": resampling.report,
     "table9": curves.report,
+    "table10": images.report10,
     "table15": many_sets_text.report15,
     "table16": many_sets_text.report16,
     "table17": four_sets.report,
     "table18": four_networks.report18,
+    "gap-table1": soft_sets.report1,
+    "gap-table2": images.report2,
+    "gap-table4": soft_sets.report4,
+    "surrogate-paths": surrogate.report_paths,
+    "surrogate-images": surrogate.report_images,
 }
 
 
