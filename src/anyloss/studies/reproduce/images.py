@@ -24,7 +24,6 @@ from anyloss.torch import AnyLoss
 L = 73.0
 MNIST = "MNIST_784 (one digit vs rest)"
 CIFAR = {"CIFAR-10 Transportation": (0, 1, 8, 9), "CIFAR-10 Frog": (6,)}
-QUICK = 3, 1, 150, 50  # epochs, trials, images of each class to train on and to test
 
 
 class Plan(NamedTuple):
@@ -35,8 +34,8 @@ class Plan(NamedTuple):
     each: int | None = None
     each_test: int | None = None
 
-    def quick(self) -> Plan:
-        return Plan(*QUICK)
+
+QUICK = Plan(epochs=3, trials=1, each=150, each_test=50)
 
 
 class Task(NamedTuple):
@@ -68,7 +67,8 @@ def run(
     images = residual.read_images(request.folder, name)
     settings = {
         "anyloss": __version__, "images": name, "width": residual.WIDTH, "batch": residual.BATCH,
-        "rate": residual.RATE, "seed": "the trial", **plan._asdict(),
+        "rate": residual.RATE, "seed": "the trial", "epochs": plan.epochs, "each": plan.each,
+        "each_test": plan.each_test,
     }  # fmt: skip
     jobs = [
         runs.Job(
@@ -79,7 +79,7 @@ def run(
         )
         for task in tasks
     ]
-    return runs.run(jobs, request.out, request.told, {}), settings
+    return runs.run(jobs, request.out, request.told, {}), settings | {"trials": plan.trials}
 
 
 def _read(task: Task, images: residual.Images, plan: Plan) -> Rows:
@@ -122,7 +122,7 @@ def table10_losses() -> dict[str, residual.Loss]:
 
 def report10(request: runs.Request) -> str:
     """Table 10: a trial per digit, as the paper does not tell which one it took."""
-    plan = TABLE10.quick() if request.quick else TABLE10
+    plan = QUICK if request.quick else TABLE10
     tasks = [
         Task(MNIST, loss, digit, (digit,), criterion)
         for digit in range(plan.trials)
@@ -165,7 +165,7 @@ def table2_losses() -> dict[str, residual.Loss]:
 
 def report2(request: runs.Request) -> str:
     """Table 2 on the images at hand: run and told."""
-    plan = TABLE2.quick() if request.quick else TABLE2
+    plan = QUICK if request.quick else TABLE2
     tasks = [
         Task(name, loss, trial, classes, criterion)
         for name, classes in CIFAR.items()

@@ -55,10 +55,10 @@ class Source(NamedTuple):
 
 
 SETS = {
-    "Adult": Source("adult", 600, "categories are integer codes; the paper's coding is not known"),
     "Mammography": Source("mammography", 1500),
+    "Adult": Source("adult", 500, "categories are integer codes; the paper's coding is not known"),
     "Kaggle credit card fraud 2013": Source(
-        "creditcard_492", 400, "15,869 of 284,807 rows (3.1 % fraud, not 0.17 %): only the claims"
+        "creditcard_492", 300, "15,869 of 284,807 rows (3.1 % fraud, not 0.17 %): only the claims"
     ),
 }
 TRIALS = 5
@@ -139,13 +139,12 @@ def _report(
     runs.write(rows, request.out, {}, figures=title, datasets=plans)
     paper = printed_in(request.folder or Path(), PAPER, table)
     found = beside(rows, paper, {BCE_AS_CODED: "BCE"}, {AUROC_AS_CODED: "auroc"})
+    trials = plans[names[0]]["trials"]
     notes = [
-        f"means of {plan['trials']} trials and of thresholds 0.1 to 0.9 (paper: 10 trials); "
-        f"{name}: {plan['updates']} updates of {plan['rows'] or 'all'} rows (paper: up to 5,000 "
-        "epochs)"
-        for name, plan in plans.items()
+        f"means of {trials} trials and of thresholds 0.1 to 0.9 (paper: 10 trials, up to 5,000 "
+        "epochs)",
+        *(f"{name}: {_said(SETS[name], plan)}" for name, plan in plans.items()),
     ]
-    notes += [f"{name}: {SETS[name].note}" for name in names if SETS[name].note]
     notes += [BCE_NOTE, AUROC_NOTE] if table == 1 else []
     return beside_text(title, notes, found, "BCE" if table == 1 else "soft-set F1")
 
@@ -162,6 +161,11 @@ def _settings(source: Source, quick: bool) -> dict[str, Any]:
         "rate": perceptrons.RATE,
         "seed": "splits 0 to trials - 1, starts and batches 0",
     }
+
+
+def _said(source: Source, plan: dict[str, Any]) -> str:
+    rows = f"{plan['rows']:,} rows" if plan["rows"] else "all rows"
+    return "; ".join(filter(None, (f"{plan['updates']:,} updates, {rows}", source.note)))
 
 
 def train(request: runs.Request, table: int, plans: dict[str, dict[str, Any]]) -> Any:

@@ -205,7 +205,7 @@ def test_data_that_are_not_there_are_told(table, capsys, tmp_path):
     ],
 )
 def test_a_quick_run_beside_the_published_figures(table, rows, line, tmp_path, monkeypatch):
-    monkeypatch.setattr(images, "QUICK", (1, 1, 60, 30))
+    monkeypatch.setattr(images, "QUICK", images.Plan(1, 1, 60, 30))
     monkeypatch.setattr(soft_sets, "QUICK_UPDATES", 4)
     out = tmp_path / "scores.csv"
     text = reproduce(table, folder=SHARED, out=out, quick=True)
