@@ -13,11 +13,13 @@ from anyloss import __version__
 
 MODELS = "linear, mlp, lightgbm, xgboost, catboost"
 TABLES = (
-    "table1", "table6", "table7", "table9", "table10", "table15", "table16", "table17", "table18",
+    "table1", "table6", "table7", "table8", "table9", "table10", "table12", "table13", "table15",
+    "table16", "table17", "table18", "figure2", "figure3", "figure4", "figure5",
     "gap-table1", "gap-table2", "gap-table4", "surrogate-paths", "surrogate-images",
 )  # fmt: skip
-FOUR_SETS = ("table6", "table7", "table9", "table17", "table18")  # those that take --dataset
-NO_DATA = ("table1", "table17", "surrogate-paths")  # what --quick alone runs, and with --data also
+# Those of the four imbalanced sets, which take --dataset.
+FOUR_SETS = ("table6", "table7", "table8", "table9", "table12", "table17", "table18", "figure5")
+NO_DATA = ("table1", "table17", "surrogate-paths")  # what --quick alone runs; with --data also:
 QUICK = (
     *NO_DATA, "table15", "table10", "gap-table1", "gap-table2", "gap-table4", "surrogate-images",
 )  # fmt: skip

@@ -33,17 +33,17 @@ def winning_probabilities(
         raise ValueError(f"the picture must be a .svg or .png file; got {path.name!r}")
     bars = _bars(results, ours, rope)
     models, metrics = (list(results[column].unique()) for column in ("model", "metric"))
-    save(_draw(bars, models, metrics, ours), path)
+    save_figure(_draw(bars, models, metrics, ours), path)
 
 
-def save(figure: Any, path: Path) -> None:
-    """Write a figure as SVG or PNG: the same results give the same bytes."""
+def save_figure(figure: Any, path: Path) -> None:
+    """Write a matplotlib figure as SVG or PNG; the same figure gives the same bytes."""
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
+    FigureCanvasAgg(figure)
+    metadata = {"Date": None} if path.suffix.lower() == ".svg" else None
     with matplotlib.rc_context({"svg.hashsalt": "anyloss"}):
-        FigureCanvasAgg(figure)
-        metadata = {"Date": None} if path.suffix.lower() == ".svg" else None
         figure.savefig(path, dpi=150, metadata=metadata)
 
 

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from anyloss.arithmetic import NUMPY, Array
-from anyloss.counts import Counts
+from anyloss.arithmetic import Array
+from anyloss.counts import score
 from anyloss.steps import Amplified
 from anyloss.studies.reproduce import networks, runs, slp
 from anyloss.studies.reproduce.data import TABLE17, Rows
@@ -41,14 +41,12 @@ def losses(weights: Array, X: Array, y: Array, folds: slp.Folds, name: str) -> A
     """
     found = []
     for w, (train, _) in zip(weights, folds, strict=True):
-        z, truth = X[train] @ w, y[train] > 0
+        z, truth = X[train] @ w, y[train]
         if name == "BCE":
-            found.append(np.logaddexp(0, np.where(truth, -z, z)).mean())
-            continue
-        p = 1 / (1 + np.exp(-z))
-        a, b = Amplified(slp.SCALE).both(p, 1 - p, NUMPY)
-        cells = Counts(a[truth].sum(), b[truth].sum(), a[~truth].sum(), b[~truth].sum())
-        found.append(1 - networks.AIMED[name.removeprefix("L_")](*cells))
+            found.append(np.logaddexp(0, np.where(truth > 0, -z, z)).mean())
+        else:
+            aim = networks.AIMED[name.removeprefix("L_")]
+            found.append(1 - score(truth, z, aim, Amplified(slp.SCALE), from_logits=True))
     return np.array(found)
 
 

@@ -109,7 +109,7 @@ def _rows(classes: Array, task: Task, each: int | None) -> tuple[Array, Array]:
 
 # AnyLoss, Table 10
 
-TABLE10 = Plan(epochs=4, trials=5, each=500)
+TABLE10 = Plan(epochs=4, trials=3, each=500)
 
 
 def table10_losses() -> dict[str, residual.Loss]:
@@ -150,7 +150,7 @@ def report10(request: runs.Request) -> str:
 
 # Bridging the Gap, Table 2
 
-TABLE2 = Plan(epochs=8, trials=3)
+TABLE2 = Plan(epochs=8, trials=2)
 
 
 def table2_losses() -> dict[str, residual.Loss]:

@@ -26,7 +26,7 @@ from torch import Tensor
 from anyloss import counts, metric
 from anyloss.arithmetic import Array
 from anyloss.steps import Uniform
-from anyloss.studies.plots import save
+from anyloss.studies.plots import save_figure
 from anyloss.studies.reproduce import images, residual, runs, soft_sets
 from anyloss.studies.reproduce.text import columns
 from anyloss.torch import AnyLoss, SurrogateFBetaLoss
@@ -160,7 +160,7 @@ def draw(table: Any, picture: Path) -> None:
         _panel(axes, beta, prior, group)
     handles, names = grid[0, 0].get_legend_handles_labels()
     figure.legend(handles, names, loc="outside upper center", ncols=4, frameon=False, fontsize=9)
-    save(figure, picture)
+    save_figure(figure, picture)
 
 
 COLOURS = {GOAL: "black", SURROGATE: "#0072B2", BY_CLASS: "#56B4E9", RIVAL: "#D55E00"}
@@ -187,7 +187,7 @@ def _panel(axes: Any, beta: int, prior: float, group: Any) -> None:
 
 # Imbalanced images
 
-IMAGES = images.Plan(epochs=5, trials=3, each=500)
+IMAGES = images.Plan(epochs=5, trials=2, each=500)
 SHARE = 0.02
 DIGIT = 9  # the most often mistaken
 
