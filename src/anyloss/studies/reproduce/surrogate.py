@@ -168,13 +168,13 @@ COLOURS = {GOAL: "black", SURROGATE: "#0072B2", BY_CLASS: "#56B4E9", RIVAL: "#D5
 
 def _panel(axes: Any, beta: int, prior: float, group: Any) -> None:
     ends = [
-        torch.linspace(group[name].min() - 0.3, group[name].max() + 0.3, 25, dtype=torch.float64)
+        torch.linspace(group[name].min() - 0.3, group[name].max() + 0.3, 20, dtype=torch.float64)
         for name in ("w", "b")
     ]
     x, y = sample(prior, 400)
     goal = of_large_samples(beta)
     levels = [[1 - goal(w * x + b, y).item() for w in ends[0]] for b in ends[1]]
-    axes.contour(*(end.numpy() for end in ends), levels, 10, colors="#BBBBBB", linewidths=0.6)
+    axes.contour(*(end.numpy() for end in ends), levels, 6, colors="#BBBBBB", linewidths=0.6)
     for (of, _), line in group.groupby(["path", "start"], sort=False):
         first = line["start"].iloc[0] == str(STARTS[0])
         line = line[::3]  # a smaller file
