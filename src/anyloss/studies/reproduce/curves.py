@@ -20,7 +20,7 @@ from anyloss.counts import score
 from anyloss.steps import Amplified
 from anyloss.studies.reproduce import networks, runs, slp
 from anyloss.studies.reproduce.data import TABLE17, Rows
-from anyloss.studies.reproduce.four_sets import at_hand, rates
+from anyloss.studies.reproduce.four_sets import asked, at_hand, not_at_hand, rates
 from anyloss.studies.reproduce.published import figures
 from anyloss.studies.reproduce.text import columns, signed
 
@@ -126,7 +126,7 @@ def table9_text(table: Any, absent: Mapping[str, str]) -> str:
             "",
             columns(header, rows),
             "",
-            *(f"not at hand: {name}: {reason}" for name, reason in absent.items()),
+            *not_at_hand(absent),
             f"exact matches: {int(table['agrees'].sum())} of {len(table)}",
         ]
     )
@@ -134,5 +134,5 @@ def table9_text(table: Any, absent: Mapping[str, str]) -> str:
 
 def report(request: runs.Request) -> str:
     """Table 9 of the sets asked for, run and told; breast cancer alone if quick."""
-    names = request.datasets or (("breast-cancer",) if request.quick else ())
+    names = asked(request)
     return table9_text(*table9(names, request.folder, request.out, request.told))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,13 @@ QUICK = ("random", "breast-cancer")
 
 def report(request: runs.Request) -> str:
     """Table 17 of the sets asked for, run and told; the two that need no file if quick."""
-    names = request.datasets or (QUICK if request.quick else ())
+    names = asked(request, QUICK)
     return table17_text(*table17(names, request.folder, request.out, request.told))
+
+
+def asked(request: runs.Request, quick: tuple[str, ...] = QUICK[1:]) -> tuple[str, ...]:
+    """The sets asked for; if none and quick, these."""
+    return request.datasets or (quick if request.quick else ())
 
 
 def rates(dataset: str) -> dict[str, float]:
@@ -66,6 +71,15 @@ def at_hand(
     return there, absent
 
 
+def not_at_hand(absent: Mapping[str, str]) -> list[str]:
+    """A line for each set that is not at hand.
+
+    >>> not_at_hand({"diabetes": "no file"})
+    ['not at hand: diabetes: no file']
+    """
+    return [f"not at hand: {name}: {reason}" for name, reason in absent.items()]
+
+
 def compared(scores: Any) -> Any:
     """Scores with the published figures beside them."""
     table = scores[scores["metric"].isin(METRICS)].reset_index(drop=True)
@@ -88,7 +102,7 @@ def table17_text(table: Any, absent: dict[str, str]) -> str:
     header = ("data set", "loss", "metric", "published", "ours", "difference")
     parts = ["AnyLoss, Table 17: single-layer perceptron, mean of ten folds", ""]
     parts += [columns(header, rows), ""] if rows else []
-    parts += [f"not at hand: {name}: {reason}" for name, reason in absent.items()]
+    parts += not_at_hand(absent)
     for name, group in table.groupby("dataset", sort=False):
         parts.append(f"{name}: {int(group['agrees'].sum())} of {len(group)} exact")
     parts.append(f"exact matches: {int(table['agrees'].sum())} of {len(table)}")

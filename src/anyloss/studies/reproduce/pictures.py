@@ -14,6 +14,7 @@ from anyloss.steps import Amplified
 from anyloss.studies.plots import save_figure, winning_probabilities
 from anyloss.studies.reproduce import curves, many_sets, runs, slp
 from anyloss.studies.reproduce.data import breast_cancer
+from anyloss.studies.reproduce.four_sets import asked, not_at_hand
 from anyloss.studies.reproduce.many_sets_text import ROPES
 from anyloss.studies.reproduce.published import authors_scores
 from anyloss.studies.reproduce.text import columns
@@ -156,7 +157,7 @@ def figure4(request: runs.Request) -> str:
 
 def figure5(request: runs.Request) -> str:
     """The learning curves behind Table 9: cross-entropy, and the six losses of AnyLoss."""
-    names = request.datasets or (("breast-cancer",) if request.quick else ())
+    names = asked(request)
     table, absent = curves.curves(names, request.folder, request.out, request.told)
     runs.write(table, request.out, figures="Figure 5", absent=absent)
     picture = request.out.with_suffix(".svg")
@@ -176,7 +177,7 @@ def figure5(request: runs.Request) -> str:
     return "\n".join(
         [
             "AnyLoss, Figure 5: learning curves of BCE and AnyLoss (numbers: table9)",
-            *(f"not at hand: {name}: {reason}" for name, reason in absent.items()),
+            *not_at_hand(absent),
             f"picture: {picture}",
         ]
     )

@@ -18,7 +18,7 @@ import numpy as np
 from anyloss.arithmetic import Array
 from anyloss.studies.reproduce import runs, slp
 from anyloss.studies.reproduce.data import TABLE17
-from anyloss.studies.reproduce.four_sets import at_hand, rates
+from anyloss.studies.reproduce.four_sets import asked, at_hand, not_at_hand, rates
 from anyloss.studies.reproduce.published import figures
 from anyloss.studies.reproduce.text import columns, cut
 
@@ -31,7 +31,7 @@ SETTINGS = {**slp.SETTINGS, "loss": "BCE", "shares": SHARES, "sampling seed": SE
 
 def report(request: runs.Request) -> str:
     """Table 7 of the sets asked for, run and told; breast cancer alone if quick."""
-    names = request.datasets or (("breast-cancer",) if request.quick else ())
+    names = asked(request)
     return table7_text(*table7(names, request.folder, request.out, request.told))
 
 
@@ -128,7 +128,7 @@ def table7_text(table: Any, absent: dict[str, str]) -> str:
         "",
         columns(header, rows),
         "",
-        *(f"not at hand: {name}: {reason}" for name, reason in absent.items()),
+        *not_at_hand(absent),
         f"exact matches: {int(told['agrees'].sum())} of {len(told)}",
     ]
     return "\n".join(parts)

@@ -12,7 +12,7 @@ from typing import Any
 
 from anyloss.studies.reproduce import four_networks, networks, runs
 from anyloss.studies.reproduce.data import TABLE17, Rows
-from anyloss.studies.reproduce.four_sets import at_hand
+from anyloss.studies.reproduce.four_sets import asked, at_hand, not_at_hand
 from anyloss.studies.reproduce.many_sets import AIMS, DIGITS, NETWORK_RATES, readers, sets
 from anyloss.studies.reproduce.many_sets_text import DIFFERENT
 from anyloss.studies.reproduce.published import figures, printed
@@ -25,7 +25,7 @@ SETTINGS = {**networks.SETTINGS, "scales": SCALES}
 
 def report12(request: runs.Request) -> str:
     """Table 12 of the sets asked for, run and told; breast cancer alone if quick."""
-    names = request.datasets or (("breast-cancer",) if request.quick else ())
+    names = asked(request)
     return table12_text(*table12(names, request.folder, request.out, request.told))
 
 
@@ -99,7 +99,7 @@ def table12_text(table: Any, absent: Mapping[str, str]) -> str:
             "",
             columns(header, rows),
             "",
-            *(f"not at hand: {name}: {reason}" for name, reason in absent.items()),
+            *not_at_hand(absent),
             f"L = 73 is best, alone or with others, in {best['published']} of {len(groups)} rows "
             f"(published) and in {best['ours']} (ours)",
             f"exact matches: {int(within.sum())} of {len(table)}",

@@ -21,7 +21,7 @@ from anyloss.arithmetic import Array
 from anyloss.studies.reproduce import networks, runs, slp
 from anyloss.studies.reproduce.data import TABLE17, Rows
 from anyloss.studies.reproduce.four_networks import LOSSES
-from anyloss.studies.reproduce.four_sets import at_hand
+from anyloss.studies.reproduce.four_sets import asked, at_hand, not_at_hand
 from anyloss.studies.reproduce.published import figures
 from anyloss.studies.reproduce.text import columns, signed
 from anyloss.torch import AnyLoss
@@ -36,7 +36,7 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 
 def report(request: runs.Request) -> str:
     """Table 8 of the sets asked for, run and told; breast cancer alone if quick."""
-    names = request.datasets or (("breast-cancer",) if request.quick else ())
+    names = asked(request)
     rounds = QUICK_ROUNDS if request.quick else ROUNDS
     return table8_text(*table8(names, request.folder, request.out, rounds, request.told))
 
@@ -148,7 +148,7 @@ def table8_text(table: Any, absent: Mapping[str, str]) -> str:
             "",
             columns(header, rows),
             "",
-            *(f"not at hand: {name}: {reason}" for name, reason in absent.items()),
+            *not_at_hand(absent),
             f"AnyLoss is faster than the score-oriented losses in {same} of {len(cases)} cases",
         ]
     )
