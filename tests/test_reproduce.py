@@ -328,7 +328,7 @@ def test_a_run_from_the_command_line(capsys, tmp_path, monkeypatch):
         (["table15", "--data", "absent"], "got absent"),
         (
             ["table1", "--dataset", "random"],
-            "--dataset is for table6, .*figure5; got it with table1",
+            "--dataset is for table6, .*; got it with table1",
         ),
         (["--quick", "--out", "a.csv"], "--out needs the name of a table"),
         (["table1", "--out", "a.txt"], "must end in .csv; got 'a.txt'"),
