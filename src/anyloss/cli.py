@@ -13,12 +13,16 @@ from anyloss import __version__
 
 MODELS = "linear, mlp, lightgbm, xgboost, catboost"
 TABLES = (
-    "table1", "table6", "table7", "table8", "table9", "table12", "table13", "table15", "table16",
-    "table17", "table18", "figure2", "figure3", "figure4", "figure5",
+    "table1", "table6", "table7", "table8", "table9", "table10", "table12", "table13", "table15",
+    "table16", "table17", "table18", "figure2", "figure3", "figure4", "figure5",
+    "gap-table1", "gap-table2", "gap-table4", "surrogate-paths", "surrogate-images",
 )  # fmt: skip
 # Those of the four imbalanced sets, which take --dataset.
 FOUR_SETS = ("table6", "table7", "table8", "table9", "table12", "table17", "table18", "figure5")
-QUICK = ("table1", "table17", "table15")  # what --quick alone runs
+NO_DATA = ("table1", "table17", "surrogate-paths")  # what --quick alone runs; with --data also:
+QUICK = (
+    *NO_DATA, "table15", "table10", "gap-table1", "gap-table2", "gap-table4", "surrogate-images",
+)  # fmt: skip
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -97,7 +101,7 @@ def _reproduce(given: argparse.Namespace) -> None:
         raise ValueError(f"--dataset is for {names}; got it with {given.table or '--quick'}")
     if given.out and not given.table:
         raise ValueError("--out needs the name of a table; got --quick alone")
-    quick = [x for x in QUICK if x != "table15" or given.data]
+    quick = QUICK if given.data else NO_DATA
     tables = [given.table] if given.table else quick
     for table in tables:
         out = given.out or Path(f"reproduce-{table}.csv")

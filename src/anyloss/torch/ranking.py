@@ -35,6 +35,7 @@ class _CurveLoss(nn.Module, ABC):
         *,
         step: Step | None = None,
         thresholds: Sequence[float] = GRID,
+        average: str | None = "macro",
         from_logits: bool = True,
         validate: bool = True,
         sync: bool | None = None,
@@ -42,6 +43,9 @@ class _CurveLoss(nn.Module, ABC):
     ) -> None:
         super().__init__()
         self.sync, self.group = sync, group
+        if average not in ("macro", None):
+            raise ValueError(f"average must be 'macro' or None; got {average!r}")
+        self.average = average
         # From the strictest threshold down, so that the curve runs from left to right.
         grid = sorted(set(thresholds), reverse=True)
         self.steps = make_steps(Linear() if step is None else step, None, grid)
@@ -53,9 +57,11 @@ class _CurveLoss(nn.Module, ABC):
             raise ValueError(
                 f"{type(self).__name__} takes labels of the shape of the scores; got class indices"
             )
-        area = self.area(self._curve(batch)).mean()  # over the columns
-        if batch.checked and not torch.isfinite(area.detach()):
-            raise ValueError(f"weights must not overflow; the area came out as {area.item()}")
+        area = self.area(self._curve(batch))
+        if self.average:
+            area = area.mean()
+        if batch.checked and not torch.isfinite(area.detach()).all():
+            raise ValueError(f"weights must not overflow; the area came out as {area.tolist()}")
         return (1 - area).to(batch.scores.dtype)
 
     def _curve(self, batch: Batch) -> Counts:
@@ -83,7 +89,7 @@ class AUROCLoss(_CurveLoss):
 
     The end points (0, 0) and (1, 1) belong to the curve. Soft counts are not a ranking: scores in
     perfect order but far from 0 and 1 still have a loss. Without rows of both classes the area is
-    0 with slope 0. Columns of `(n, C)` are averaged.
+    0 with slope 0. Columns of `(n, C)` are averaged, or have a loss each with `average=None`.
 
     >>> loss = AUROCLoss(from_logits=False)
     >>> loss(torch.tensor([0.0, 0.0, 1.0]), torch.tensor([0, 0, 1])).item()

@@ -10,12 +10,15 @@ from anyloss.studies.reproduce import (
     curves,
     four_networks,
     four_sets,
+    images,
     many_sets_text,
     pictures,
     range_of_l,
     resampling,
     runs,
     scales,
+    soft_sets,
+    surrogate,
     timing,
 )
 
@@ -28,6 +31,7 @@ REPORTS: dict[str, Callable[[runs.Request], str]] = {
     "table7": resampling.report,
     "table8": timing.report,
     "table9": curves.report,
+    "table10": images.report10,
     "table12": scales.report12,
     "table13": scales.report13,
     "table15": many_sets_text.report15,
@@ -38,6 +42,11 @@ REPORTS: dict[str, Callable[[runs.Request], str]] = {
     "figure3": pictures.figure3,
     "figure4": pictures.figure4,
     "figure5": pictures.figure5,
+    "gap-table1": soft_sets.report1,
+    "gap-table2": images.report2,
+    "gap-table4": soft_sets.report4,
+    "surrogate-paths": surrogate.report_paths,
+    "surrogate-images": surrogate.report_images,
 }
 
 

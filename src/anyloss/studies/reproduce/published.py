@@ -57,9 +57,15 @@ def authors_scores(folder: Path, structure: str = "SLP") -> Any:
 
 
 def printed(folder: Path, table: int, structure: str = "SLP") -> Any:
-    """The figures of a printed table for a structure."""
+    """The figures of a printed table of AnyLoss for a structure."""
+    found = printed_in(folder, "AnyLoss", table)
+    return found[found["structure"] == structure]
+
+
+def printed_in(folder: Path, paper: str, table: int) -> Any:
+    """All figures of a table of `paper`, "AnyLoss" or "Bridging the Gap"."""
     found = _read(folder, TABLES_FILE, ["source", "table", "dataset", "structure", "loss"])
-    ours = found["source"].str.startswith("AnyLoss") & (found["structure"] == structure)
+    ours = found["source"].str.startswith(paper)
     return found[ours & (found["table"].astype(str) == str(table))]
 
 
