@@ -31,7 +31,7 @@ from anyloss.models import (
     save_model,
     unchanged_on_error,
 )
-from anyloss.recipe import OnStep, fit, ignore, vote
+from anyloss.recipe import OnStep, fit, ignore, thinned, vote
 from anyloss.recipe.networks import Layers, forward
 from anyloss.recipe.task import new_task, positive_class
 
@@ -59,6 +59,9 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         C: inverse strength of the L2 penalty of the start, as in `LogisticRegression`.
         folds, repeats: inner folds, and how often they are drawn; two models of each fold vote.
         max_iter: refining steps.
+        max_rows: of more rows than this, so many are drawn, those of the rarer class first, and
+            weighted so that they stand for all; None for no limit. A model of this size does not
+            learn more from more rows, and fitting stays a matter of seconds.
         early_stopping: stop refining when the soft score of the held-out rows has not risen for
             `n_iter_no_change` steps, and keep the best.
         warm_start: start from the models of the last `fit`, if they have the same shape.
@@ -67,7 +70,8 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     After `fit`: `classes_`, `pos_label_` (None unless binary), `average_`, `layers_` (weights and
     biases of all voting models in turn, for the columns as given), `n_iter_`, `history_` (mean soft
-    score per refining step), `start_score_` (cross-entropy with the tuned threshold, on held-out
+    score per refining step), `hard_history_` (rows of a step and the metric of the decisions on
+    held-out rows before it), `start_score_` (cross-entropy with the tuned threshold, on held-out
     rows: those the threshold was tuned on), `held_out_score_` (the vote on the same rows),
     `n_features_in_`, `feature_names_in_`.
 
@@ -92,6 +96,7 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         folds: int = 5,
         repeats: int = 2,
         max_iter: int = 300,
+        max_rows: int | None = 100_000,
         early_stopping: bool = False,
         n_iter_no_change: int = 20,
         warm_start: bool = False,
@@ -106,6 +111,7 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.folds = folds
         self.repeats = repeats
         self.max_iter = max_iter
+        self.max_rows = max_rows
         self.early_stopping = early_stopping
         self.n_iter_no_change = n_iter_no_change
         self.warm_start = warm_start
@@ -138,14 +144,20 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             present = sample_weight > 0
             X, y, sample_weight = X[present], y[present], sample_weight[present]
         target = _read_target(y, self.metric, self.average, self.pos_label, sample_weight)
-        X, into_columns = _standardise(X, sample_weight)
-        begin = self._begin([X.shape[1], *hidden, target["labels"].shape[1]])
+        labels = target["labels"]
+        begin = self._begin([X.shape[1], *hidden, labels.shape[1]])
         # A warm start keeps the folds: other ones would judge models on rows they have seen.
         fresh = check_random_state(self.random_state).randint(2**31)
         seed: int = fresh if begin is None else self._seed
+        if self.max_rows is not None and len(X) > self.max_rows:
+            rows, sample_weight = thinned(
+                labels, sample_weight, target["kind"], self.max_rows, seed
+            )
+            X, labels = X[rows], labels[rows]
+        X, into_columns = _standardise(X, sample_weight)
         with _progress(self.verbose) as on_step, threadpool_limits(1, user_api="blas"):
             found = fit(
-                X, target["labels"], self.metric, kind=target["kind"], average=target["average"],
+                X, labels, self.metric, kind=target["kind"], average=target["average"],
                 weight=sample_weight, hidden=hidden, C=self.C, folds=self.folds,
                 repeats=self.repeats, steps=self.max_iter, begin=begin, seed=seed, on_step=on_step,
                 patience=self.n_iter_no_change if self.early_stopping else None,
@@ -156,6 +168,7 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._started = [x[: self.folds * self.repeats] for x in found.layers]
         self.layers_ = into_columns(found.layers)
         self.n_iter_, self.history_ = len(found.history), found.history
+        self.hard_history_ = found.checks
         self.start_score_, self.held_out_score_ = found.start_score, found.held_out_score
         return self
 
@@ -166,10 +179,11 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             ("folds", Integral, 1),
             ("repeats", Integral, 0),
             ("max_iter", Integral, 0),
+            ("max_rows", Integral, 99),
             ("n_iter_no_change", Integral, 0),
         ):
             value, inside = getattr(self, name), Interval(kind, low, None, closed="neither")
-            if not inside.is_satisfied_by(value):
+            if not inside.is_satisfied_by(value) and (name, value) != ("max_rows", None):
                 raise ValueError(f"{name} must be {inside}; got {value!r}")
         if self.average not in AVERAGES or self.average is None:
             known = [x for x in AVERAGES if x is not None]
@@ -277,7 +291,8 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             "columns": list(getattr(self, "feature_names_in_", [])) or None,
         }
         arrays = {f"layer{k}": x for k, x in enumerate(self.layers_)}
-        save_model(path, "AnyLossClassifier", description, arrays | {"history": self.history_})
+        arrays |= {"history": self.history_, "hard_history": self.hard_history_}
+        save_model(path, "AnyLossClassifier", description, arrays)
 
     @classmethod
     def load(cls, path: Path | str) -> Self:
@@ -295,6 +310,7 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             model.start_score_ = stored["scores"]["start"]
             model.held_out_score_ = stored["scores"]["held_out"]
             model.history_ = arrays.pop("history")
+            model.hard_history_ = arrays.pop("hard_history")
             model.layers_ = [arrays[f"layer{k}"] for k in range(len(arrays))]
             columns = stored["columns"]
         except (KeyError, TypeError, IndexError) as error:

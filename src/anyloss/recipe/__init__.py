@@ -34,6 +34,7 @@ from anyloss.recipe.fitting import (
     start,
     vote,
 )
+from anyloss.recipe.folds import thinned
 
 __all__ = [
     "START_STEPS",
@@ -46,6 +47,7 @@ __all__ = [
     "fit_module",
     "ignore",
     "start",
+    "thinned",
     "vote",
 ]
 

@@ -31,7 +31,8 @@ class Fit:
 
     `start_score` is the metric of the started members on the rows each of them did not see (with
     the threshold that is best there, so it is optimistic), `held_out_score` that of the vote;
-    `history` is the mean soft score per refining step.
+    `history` is the mean soft score per refining step, `checks` has rows of a refining step and the
+    metric of the refined members' decisions on held-out rows before it.
     """
 
     layers: Layers
@@ -39,6 +40,7 @@ class Fit:
     start_score: float
     held_out_score: float
     history: Array
+    checks: Array
 
     def decide(self, X: Array) -> Array:
         """The vote `(rows, classes)`: above 0, or highest, for the class that is predicted."""
@@ -92,7 +94,7 @@ def fit(
     (then `y` is one-hot). `C` is the inverse strength of the L2 penalty of the start, as in
     scikit-learn. With `patience`, refining stops when the soft score of the held-out rows has not
     risen for so many steps. `begin` are layers to start from. `on_step` is told the stage, the
-    step, of how many, and the loss or score before it.
+    step, of how many, and the last held-out value: the loss of cross-entropy, then the metric.
 
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(300, 2))
@@ -154,7 +156,7 @@ def finish(
     held_out = (judge[..., None] * forward(started, begun.X)[-1]).sum(axis=0)
     offsets, start_score = task.offsets(held_out)
     started[-1] -= offsets
-    refined, history = _refine(started, begun, task, steps, patience, on_step)
+    refined, history, checks = _refine(started, begun, task, judge, steps, patience, on_step)
     ends = [vote(forward(x, begun.X)[-1], begun.kind, judge) for x in (started, refined)]
     return Fit(
         layers=[np.concatenate(pair) for pair in zip(started, refined, strict=True)],
@@ -162,6 +164,7 @@ def finish(
         start_score=start_score,
         held_out_score=task.score(ends[0] + ends[1]),
         history=history,
+        checks=checks,
     )
 
 
@@ -226,27 +229,32 @@ def _refine(
     started: Layers,
     begun: Start,
     task: Task,
+    judge: Array,
     steps: int,
     patience: int | None,
     on_step: OnStep,
-) -> tuple[Layers, Array]:
+) -> tuple[Layers, Array, Array]:
     """Adam on `1 - metric` of the soft counts, all members at once."""
     layers, X = [x.copy() for x in started], begun.X
     fitted, held = (soft_metric(task, rows * begun.weight) for rows in (~begun.held, begun.held))
     rate = REFINE_RATE if len(layers) == 2 else REFINE_RATE_OF_NETWORKS
     adam = Adam(layers, rate, REFINE_PENALTY)
     history: list[float] = []
+    checks: list[tuple[int, float]] = []
     best, best_step, kept = -np.inf, 0, layers
-    for k in range(steps):
+    for k in range(steps + 1):
         values = forward(layers, X)
+        if k % CHECK_EVERY == 0 or k == steps:
+            checks.append((k, task.score(vote(values[-1], begun.kind, judge))))
+            on_step("metric", k, steps, checks[-1][1])
         if patience is not None:
             reached = held(values[-1])[0].mean()
             if reached > best:
                 best, best_step, kept = reached, k, [x.copy() for x in layers]
             elif k - best_step >= patience:
                 break
-        scores, slopes = fitted(values[-1])
-        history.append(float(scores.mean()))
-        on_step("metric", k + 1, steps, history[-1])
-        adam.step(backward(layers, X, values, -slopes))
-    return (layers if patience is None else kept), np.array(history)
+        if k < steps:
+            scores, slopes = fitted(values[-1])
+            history.append(float(scores.mean()))
+            adam.step(backward(layers, X, values, -slopes))
+    return (layers if patience is None else kept), np.array(history), np.array(checks)

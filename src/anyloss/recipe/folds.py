@@ -1,4 +1,4 @@
-"""Inner folds: every member of the vote is fitted on all rows but those of its own fold."""
+"""The rows a member of the vote is fitted on: all but its own fold, or of very many some."""
 
 from __future__ import annotations
 
@@ -38,6 +38,36 @@ def inner_folds(
                 dealt += len(rows)
         held.append(np.arange(folds)[:, None] == fold_of[same])
     return np.concatenate(held)
+
+
+def thinned(y: Array, weight: Array | None, kind: str, most: int, seed: int) -> tuple[Array, Array]:
+    """Some `most` rows of very many, and weights under which they stand for all.
+
+    Rows of a rare class are kept as far as they have room in an equal share of `most`; the rows
+    that are drawn of a larger one weigh more for those that were not. The counts of the confusion
+    matrix, and so the metric, are then on average those of all rows.
+
+    >>> y = np.repeat([0.0, 1.0], [990, 10])[:, None]
+    >>> rows, weight = thinned(y, None, "binary", 100, seed=0)
+    >>> len(rows), float(y[rows, 0] @ weight), round(float(weight.sum()), 9)
+    (100, 10.0, 1000.0)
+    """
+    weight = np.ones(len(y)) if weight is None else weight
+    stratum = _strata(y, kind)
+    sizes, keep, room = np.bincount(stratum), np.zeros(stratum.max() + 1, dtype=int), most
+    for left, k in enumerate(np.argsort(sizes)):
+        keep[k] = min(sizes[k], room // (len(sizes) - left))
+        room -= keep[k]
+    rng = np.random.default_rng(seed)
+    chosen = []
+    weight = weight.copy()
+    for k in np.flatnonzero(keep):
+        rows = np.flatnonzero(stratum == k)
+        drawn = rng.choice(rows, keep[k], replace=False)
+        weight[drawn] *= weight[rows].sum() / weight[drawn].sum()
+        chosen.append(drawn)
+    rows = np.sort(np.concatenate(chosen))
+    return rows, weight[rows]
 
 
 def _strata(y: Array, kind: str) -> Array:
