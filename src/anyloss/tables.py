@@ -246,7 +246,7 @@ def _write_numbers(values: Any, kept: Numbers, encoded: Array, places: list[int]
 def _write_texts(values: Any, kept: Texts, encoded: Array, places: list[int]) -> None:
     """A 1 in the column of each value; what has none goes to the column of rare values, if any."""
     known = [value for value in kept.values if value is not None]
-    at = pd.Categorical(values, categories=known).codes.astype(np.intp)
+    at = pd.Index(known, dtype=object).get_indexer_for(values)
     if None in kept.values:
         at[values.isna()] = len(known)
     if kept.rare:
