@@ -1,0 +1,1 @@
+"""From a table to a model and what is known about it."""
