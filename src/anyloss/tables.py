@@ -113,6 +113,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         frame = _frame(X)
         missing = [name for name in self.feature_names_in_ if name not in frame]
+        missing = [name for name in missing if name in self.columns_]  # a dropped one may be gone
         if missing:
             raise ValueError(
                 f"expected the columns of fit; {_some(missing)} not found among {_some(frame)}: "

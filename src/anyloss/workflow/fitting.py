@@ -27,6 +27,7 @@ from anyloss.workflow.preparing import (
     LEAK,
     Task,
     alone,
+    fitted_encoder,
     prepare,
     split_rows,
     without_identifiers,
@@ -181,17 +182,7 @@ def _encoded(task: Task, share: float, seed: int) -> tuple[Parts, dict[str, floa
             f"test rows that stand among the training rows too: {twins} of {len(rest)}; the score "
             "is that much too good"
         )
-    if identifiers := without_identifiers(train):
-        task.dropped.extend(identifiers)
-        listed = ", ".join(map(repr, identifiers[:10]))
-        task.warnings.append(f"left out, for its texts hardly ever repeat: {listed}")
-        train = train.drop(columns=identifiers)
-    if not train.shape[1]:
-        raise ValueError("expected columns to learn from; those there are only name the rows")
-    try:
-        encoder = TableEncoder().fit(train)
-    except ValueError as error:
-        raise ValueError(f"{error} (--drop NAME leaves a column out)") from None
+    encoder = fitted_encoder(train := without_identifiers(task, train))
     y, y_test = task.y[~test], task.y[test]
     usable = train[list(encoder.columns_)]
     parts = Parts(encoder, encoder.transform(train), y, encoder.transform(rest), y_test)

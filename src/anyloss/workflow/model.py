@@ -37,8 +37,7 @@ class TableModel:
 
     def votes(self, frame: Any) -> Array:
         """A number from 0 to 1 for each row; columns are found by name."""
-        names = [x for x in self.encoder.feature_names_in_ if x in frame]
-        frame = frame[names].copy(deep=False)
+        frame = frame[[x for x in self.columns() if x in frame]].copy(deep=False)
         numbers_in_text(frame, self.columns(Numbers))
         return self.encoded_votes(self.encoder.transform(frame))
 

@@ -15,7 +15,7 @@ from scipy.stats import rankdata
 from anyloss.arithmetic import Array
 from anyloss.recipe import thinned
 from anyloss.recipe.folds import MANY
-from anyloss.tables import holds_dates, holds_identifiers
+from anyloss.tables import TableEncoder, holds_dates, holds_identifiers
 from anyloss.workflow.reading import numbers_in_text
 
 LEAST = 10  # rows of each class
@@ -125,20 +125,33 @@ def _counts_rows(name: str, series: Any) -> bool:
     return named or int(series.max()) - int(series.min()) == len(series) - 1
 
 
-def without_identifiers(train: Any) -> list[str]:
-    """Text columns whose values hardly repeat in the rows to learn from; dates are not among them.
+def without_identifiers(task: Task, train: Any) -> Any:
+    """The rows to learn from without text columns whose values hardly repeat, which is told.
 
-    >>> without_identifiers(pd.DataFrame({"mail": [f"{k}@x.org" for k in range(60)]}))
-    ['mail']
+    Dates are not among them: the encoder refuses those.
     """
     texts = train.select_dtypes(["object", "string"])
-    return [
+    found = [
         name
         for name in texts
         if pd.api.types.infer_dtype(present := texts[name].dropna()) == "string"
         and holds_identifiers(present)
         and not holds_dates(present)
     ]
+    if found:
+        task.dropped.extend(found)
+        task.warnings.append(f"left out, for the texts hardly ever repeat: {_named(found)}")
+    if len(found) == train.shape[1]:
+        raise ValueError("expected columns to learn from; those there are only name the rows")
+    return train.drop(columns=found)
+
+
+def fitted_encoder(train: Any) -> TableEncoder:
+    """An encoder of these rows; if it cannot take a column, it says how to leave it out."""
+    try:
+        return TableEncoder().fit(train)
+    except ValueError as error:
+        raise ValueError(f"{error} (--drop NAME leaves a column out)") from None
 
 
 def split_rows(frame: Any, y: Array, share: float, seed: int) -> tuple[Array, int]:
