@@ -359,6 +359,9 @@ def test_a_browser_opens_it(browser, page):
         assert browser.find_element("id", section).size["height"] > 60
     for picture in browser.find_elements("css selector", "figure svg"):
         assert picture.size["width"] > 200
+        left, right = picture.rect["x"], picture.rect["x"] + picture.rect["width"]
+        for word in picture.find_elements("tag name", "text"):
+            assert left <= word.rect["x"] <= word.rect["x"] + word.rect["width"] <= right, word.text
     levels = [x.tag_name for x in browser.find_elements("css selector", "h1, h2, h3")]
     assert levels == ["h1"] + ["h2"] * 8
 

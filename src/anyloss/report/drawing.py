@@ -17,7 +17,7 @@ from anyloss.arithmetic import Array
 from anyloss.report.words import number
 
 WIDTH, HEIGHT = 360, 250
-LEFT, RIGHT, TOP, BOTTOM, LEGEND = 50, 14, 30, 44, 20
+RIGHT, TOP, BOTTOM, LEGEND, LETTER = 14, 30, 44, 20, 7  # margins; the width of a letter
 ROW_WIDTH, MIDDLE = 300, 11
 
 
@@ -75,7 +75,8 @@ class Plot:
     def __init__(self, title: str, description: str, x: Axis, y: Axis) -> None:
         self.x, self.y = x, y
         self.root = _picture(WIDTH, HEIGHT, title, description)
-        self._legend_at = float(LEFT)
+        self.left = left = 28 + LETTER * max(len(label) for _, label in y.ticks())
+        self._legend_at = float(left)
         right, bottom = WIDTH - RIGHT, HEIGHT - BOTTOM
         for value, label in x.ticks():
             at = self._across(value)
@@ -83,14 +84,14 @@ class Plot:
             _add(self.root, "text", "tick middle", label, x=at, y=bottom + 15)
         for value, label in y.ticks():
             at = self._down(value)
-            _add(self.root, "line", "grid", x1=LEFT, x2=right, y1=at, y2=at)
-            _add(self.root, "text", "tick end", label, x=LEFT - 7, y=at + 4)
-        _add(self.root, "text", "axis middle", x.label, x=(LEFT + right) / 2, y=HEIGHT - 7)
+            _add(self.root, "line", "grid", x1=left, x2=right, y1=at, y2=at)
+            _add(self.root, "text", "tick end", label, x=left - 7, y=at + 4)
+        _add(self.root, "text", "axis middle", x.label, x=(left + right) / 2, y=HEIGHT - 7)
         turned = f"translate(12 {(TOP + bottom) / 2}) rotate(-90)"
         _add(self.root, "text", "axis middle", y.label, transform=turned)
 
     def _across(self, value: float) -> float:
-        return LEFT + self.x.share(value) * (WIDTH - LEFT - RIGHT)
+        return self.left + self.x.share(value) * (WIDTH - self.left - RIGHT)
 
     def _down(self, value: float) -> float:
         return HEIGHT - BOTTOM - self.y.share(value) * (HEIGHT - TOP - BOTTOM)
@@ -107,7 +108,7 @@ class Plot:
             at = self._legend_at
             _add(self.root, "line", f"line {style}", x1=at, x2=at + 20, y1=13, y2=13)
             _add(self.root, "text", "tick", legend, x=at + 26, y=17)
-            self._legend_at += 44 + 6.2 * len(legend)
+            self._legend_at += 40 + LETTER * len(legend)
 
     def guide(self, start: tuple[float, float], end: tuple[float, float], label: str = "") -> None:
         """A thin dashed line to compare with; its label stands at its end."""
@@ -123,19 +124,18 @@ class Plot:
     def chosen(self, x: float, y: float, label: str, interval: Sequence[float] = ()) -> None:
         """The point the model stands for, with its interval up and down."""
         across, down = self._across(x), self._down(y)
-        if interval and all(map(math.isfinite, interval)):
-            low, high = (self._down(value) for value in interval)
-            _add(self.root, "line", "whisker chosen", x1=across, x2=across, y1=low, y2=high)
+        ends = [self._down(value) for value in interval if math.isfinite(value)] or [down]
+        _add(self.root, "line", "whisker chosen", x1=across, x2=across, y1=max(ends), y2=min(ends))
         _add(self.root, "circle", "dot chosen", cx=across, cy=down, r=5)
-        left, low = self.x.share(x) > 0.55, self.y.share(y) < 0.25
+        left, below = self.x.share(x) > 0.55, max(down, *ends) + 18
         _add(
             self.root, "text", f"label halo {'end' if left else ''}", label,
-            x=across + (-10 if left else 10), y=down + (-10 if low else 18),
+            x=across + (-10 if left else 10), y=below if below < HEIGHT - BOTTOM else down - 10,
         )  # fmt: skip
 
     def markup(self) -> Markup:
         """The picture, to stand in the page; without a legend it needs no room for one."""
-        if self._legend_at == LEFT:
+        if self._legend_at == self.left:
             self.root.set("viewBox", f"0 {LEGEND} {WIDTH} {HEIGHT - LEGEND}")
         return _markup(self.root)
 

@@ -43,8 +43,8 @@ def training(curve: Array, title: str) -> Markup | None:
         Axis("step", steps.min(), max(steps.max(), steps.min() + 1)),
         Axis.around(title, [*soft, *hard]),
     )
-    plot.line(*thin(steps, soft), "second", legend="soft: what is trained")
-    plot.line(*thin(steps, hard), "first", legend="hard: what counts")
+    plot.line(*thin(steps, soft), "second", legend="soft (trained)")
+    plot.line(*thin(steps, hard), "first", legend="hard (counted)")
     return plot.markup()
 
 

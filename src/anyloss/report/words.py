@@ -28,14 +28,20 @@ def name(text: object, most: int = 60) -> str:
     return ISOLATE + (line if len(line) <= most else line[: most - 1] + "…") + END
 
 
-def number(x: float, digits: int = 3, sign: bool = False) -> str:
+def number(x: float, digits: int | None = None, sign: bool = False) -> str:
     """A number to so many digits, with a true minus; a dash for what is none.
+
+    Unless told, three digits for what is below 10, as most scores are, and fewer for more.
 
     >>> number(0.7114), number(0.05, 2, sign=True), number(-1e-9), number(float("nan"))
     ('0.711', '+0.05', '0.000', '—')
+    >>> number(1.5), number(15), number(15000)
+    ('1.500', '15.00', '15,000')
     """
     if not math.isfinite(x):
         return NONE
+    if digits is None:
+        digits = max(0, 3 - math.floor(math.log10(max(abs(x), 1.0))))
     rounded = round(x, digits) + 0.0  # no negative zero
     return f"{rounded:{'+' if sign else ''},.{digits}f}".replace("-", MINUS)
 
@@ -126,8 +132,8 @@ def clear(rival: Rival) -> int:
 
 def difference(rival: Rival) -> str:
     """Ours minus theirs, with the interval."""
-    low, high = (number(x, 3, sign=True) for x in rival.interval)
-    return f"{number(rival.difference, 3, sign=True)} (95{SPACE}%: {low} to {high})"
+    low, high = (number(x, sign=True) for x in rival.interval)
+    return f"{number(rival.difference, sign=True)} (95{SPACE}%: {low} to {high})"
 
 
 def against_baselines(result: Result) -> str:
