@@ -110,11 +110,10 @@ class Plot:
             _add(self.root, "text", "tick", legend, x=at + 26, y=17)
             self._legend_at += 40 + LETTER * len(legend)
 
-    def guide(self, start: tuple[float, float], end: tuple[float, float], label: str = "") -> None:
-        """A thin dashed line to compare with; its label stands at its end."""
+    def guide(self, start: tuple[float, float], end: tuple[float, float]) -> None:
+        """A thin dashed line to compare with."""
         (x1, y1), (x2, y2) = ((self._across(a), self._down(b)) for a, b in (start, end))
         _add(self.root, "line", "guide", x1=x1, x2=x2, y1=y1, y2=y2)
-        _add(self.root, "text", "tick end halo", label, x=x2 - 4, y=y2 - 6)
 
     def dots(self, x: Array, y: Array, style: str) -> None:
         """A dot per point."""

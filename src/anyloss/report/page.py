@@ -25,7 +25,11 @@ _templates = Environment(
     lstrip_blocks=True,
 )
 _templates.filters.update(
-    {each.__name__: each for each in (words.name, words.number, words.count, words.difference)}
+    name=words.name,
+    plain=words.plain,
+    number=words.number,
+    count=words.count,
+    difference=words.difference,
 )
 _templates.globals.update(of=words.of, percent=words.percent, clear=words.clear)
 
@@ -44,6 +48,7 @@ def write(result: Result, path: Path | str) -> Path:
     if path.suffix.lower() not in (".html", ".htm"):
         raise ValueError(f"the report is a web page and must end in .html; got {path.name!r}")
     text = render(result)
+    path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(f".{path.name}.part")
     aside.write_text(text, encoding="utf-8")
     aside.replace(path)

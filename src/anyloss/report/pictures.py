@@ -51,14 +51,8 @@ def training(curve: Array, title: str) -> Markup | None:
 def roc(result: Result, curve: Curve) -> Markup:
     """Recall against false alarms."""
     tp, fn, fp, tn = result.counts
-    plot = Plot(
-        "ROC curve",
-        f"The area under the curve is {number(curve.value)}.",
-        Axis("false alarms among negatives"),
-        Axis("recall"),
-    )
+    plot = _shares("ROC curve", "area under it", "false alarms among negatives", "recall", curve)
     plot.guide((0, 0), (1, 1))
-    plot.line(curve.x, curve.y, "first")
     plot.chosen(fp / (fp + tn), tp / (tp + fn), "at 0.5")
     return plot.markup()
 
@@ -67,30 +61,25 @@ def precision_recall(result: Result, curve: Curve) -> Markup:
     """Precision against recall."""
     tp, fn, fp, _ = result.counts
     share = (tp + fn) / len(result.y_test)
-    plot = Plot(
-        "Precision-recall curve",
-        f"The average precision is {number(curve.value)}.",
-        Axis("recall"),
-        Axis("precision"),
-    )
+    plot = _shares("Precision-recall curve", "average precision", "recall", "precision", curve)
     plot.guide((0, share), (1, share))
-    plot.line(curve.x, curve.y, "first")
     plot.chosen(tp / (tp + fn), tp / (tp + fp) if tp + fp else 0.0, "at 0.5")
     return plot.markup()
 
 
 def calibration(curve: Curve) -> Markup:
     """The share of positives against the vote."""
-    plot = Plot(
-        "Calibration curve",
-        f"The mean gap between vote and share of positives is {number(curve.value)}.",
-        Axis("mean vote"),
-        Axis("share of positives"),
-    )
+    plot = _shares("Calibration curve", "mean gap", "mean vote", "share of positives", curve)
     plot.guide((0, 0), (1, 1))
-    plot.line(curve.x, curve.y, "first")
     plot.dots(curve.x, curve.y, "first")
     return plot.markup()
+
+
+def _shares(title: str, value: str, x: str, y: str, curve: Curve) -> Plot:
+    """A curve in the unit square; `value` says what its number is."""
+    plot = Plot(title, f"The {value} is {number(curve.value)}.", Axis(x), Axis(y))
+    plot.line(curve.x, curve.y, "first")
+    return plot
 
 
 def rivals(given: tuple[Rival, ...]) -> list[tuple[Rival, Markup]]:

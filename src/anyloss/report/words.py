@@ -16,16 +16,22 @@ MINUS, SPACE, NONE = "\N{MINUS SIGN}", "\N{NO-BREAK SPACE}", "—"
 _HIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
 
 
-def name(text: object, most: int = 60) -> str:
-    """A name from the user's data: in one line, not too long, whatever direction it is read in.
+def plain(text: str, most: int) -> str:
+    """Text from the user's data: in one line, not too long, nothing hidden in it.
+
+    >>> plain("a\\nb", 9), plain("abcdef", 5), plain("a\\x00b", 9)
+    ('a b', 'abcd…', 'a\ufffdb')
+    """
+    line = _HIDDEN.sub("\ufffd", re.sub(r"[^\S ]+", " ", text))
+    return line if len(line) <= most else line[: most - 1] + "…"
+
+
+def name(text: str, most: int = 60) -> str:
+    """A name within a sentence, whatever direction it is read in.
 
     It stands between Unicode's isolates, so that an Arabic name does not turn the sentence round.
-
-    >>> name("a\\nb").strip(ISOLATE + END), name("x" * 99, most=5).strip(ISOLATE + END)
-    ('a b', 'xxxx…')
     """
-    line = _HIDDEN.sub("\ufffd", " ".join(str(text).split()))
-    return ISOLATE + (line if len(line) <= most else line[: most - 1] + "…") + END
+    return ISOLATE + plain(text, most) + END
 
 
 def number(x: float, digits: int | None = None, sign: bool = False) -> str:
