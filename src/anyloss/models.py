@@ -24,7 +24,7 @@ from anyloss.metrics import metric as find_metric
 
 VERSION = 2
 DESCRIPTION, ARRAYS = "model.json", "arrays.safetensors"
-Writer = Callable[[Path], None]
+Writer = Callable[[Path], Any]
 
 
 @contextmanager

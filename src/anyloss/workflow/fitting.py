@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import shlex
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -89,8 +88,11 @@ def fit_table(
     find_metric(metric)
     if model not in ("auto", *CANDIDATES):
         raise ValueError(f"model must be one of auto, {', '.join(CANDIDATES)}; got {model!r}")
-    names = {"drop": drop, "id_column": id_column, "positive": positive}
-    settings = _settings(source, target, metric, model, test_share, seed, names)
+    options = {
+        "positive": positive, "model": model, "test_share": test_share, "seed": seed,
+        "drop": list(drop), "id_column": id_column,
+    }  # fmt: skip
+    settings = _settings(source, target, metric, options)
     tell("reading")
     if isinstance(source, str | Path):
         source = read_table(source, separator=separator, encoding=encoding)
@@ -128,22 +130,11 @@ def fit_table(
     )  # fmt: skip
 
 
-def _settings(
-    source: Any,
-    target: str,
-    metric: str,
-    model: str,
-    share: float,
-    seed: int,
-    names: dict[str, Any],
-) -> dict[str, Any]:
+def _settings(source: Any, target: str, metric: str, options: dict[str, Any]) -> dict[str, Any]:
     """What is needed to do it again."""
-    place = str(source) if isinstance(source, str | Path) else "a data frame"
-    words = ["anyloss", "fit", place, "--target", target, "--metric", metric, "--model", model]
-    words += ["--test-share", f"{share:g}", "--seed", str(seed)]
-    words += [] if names["positive"] is None else ["--positive", names["positive"]]
-    words += [] if names["id_column"] is None else ["--id", names["id_column"]]
-    words += ["--drop", *names["drop"]] if names["drop"] else []
+    place = str(source) if isinstance(source, str | Path) else None
+    words = ["frame" if place is None else repr(place), repr(target), repr(metric)]
+    words += [f"{name}={value!r}" for name, value in options.items() if value not in (None, [])]
     versions = {"anyloss": __version__, "python": platform.python_version()}
     versions |= {
         name: version(name)
@@ -151,13 +142,13 @@ def _settings(
         if find_spec(name.replace("scikit-learn", "sklearn"))
     }
     return {
-        "command": shlex.join(words),
-        "source": place,
-        "seed": seed,
-        "test_share": share,
+        "command": f"fit_table({', '.join(words)})",
+        "source": place or "a data frame",
+        "seed": options["seed"],
+        "test_share": options["test_share"],
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "versions": versions,
-        "positive_named": names["positive"] is not None,
+        "positive_named": options["positive"] is not None,
     }
 
 
@@ -212,8 +203,9 @@ def new_classifier(model: str, metric: str, seed: int = 0, verbose: bool = False
     from anyloss.boosting import LGBMAnyLossClassifier
 
     return LGBMAnyLossClassifier(
-        metric, pos_label=1, random_state=seed, verbose=-1, deterministic=True, force_col_wise=True
-    )
+        metric, pos_label=1, random_state=seed, verbose=-1, deterministic=True,
+        force_col_wise=True, n_jobs=0,
+    )  # fmt: skip
 
 
 def _curve(classifier: Any) -> Array:

@@ -83,10 +83,7 @@ def read_parts(
                     empty = False
                     yield part[wanted]
     except (pd.errors.ParserError, UnicodeError) as error:
-        raise ValueError(
-            f"{path} cannot be read as {form.encoding} with the separator {form.separator!r}: "
-            f"{error}; name them with --separator and --encoding"
-        ) from None
+        raise _unreadable(path, form.encoding, form.separator, error) from None
     if empty:
         raise ValueError(f"{path} has a line of names and no rows: expected rows below it")
 
@@ -107,7 +104,10 @@ def find_form(path: Path, separator: str | None = None, encoding: str | None = N
             ) from None
     if separator is not None and len(separator) != 1:
         raise ValueError(f"separator must be one character; got {separator!r}")
-    text = codecs.getincrementaldecoder(encoding)("strict").decode(sample)
+    try:
+        text = codecs.getincrementaldecoder(encoding)().decode(sample)
+    except UnicodeError as error:
+        raise _unreadable(path, encoding, separator, error) from None
     lines = text.splitlines(keepends=True)
     lines = lines[:-1] if len(sample) == SAMPLE and len(lines) > 1 else lines
     found = separator or _separator(lines)
@@ -121,6 +121,14 @@ def find_form(path: Path, separator: str | None = None, encoding: str | None = N
             "give every column a name, or the right --separator"
         )
     return Form(encoding, found, decimal, names)
+
+
+def _unreadable(path: Path, encoding: str, separator: str | None, error: Exception) -> ValueError:
+    parted = f" with the separator {separator!r}" if separator else ""
+    return ValueError(
+        f"{path} cannot be read as {encoding}{parted}: {str(error).strip()}; name the right ones "
+        "(--encoding, --separator)"
+    )
 
 
 def _open(path: Path) -> BinaryIO:
@@ -141,7 +149,7 @@ def _encoding(path: Path, sample: bytes) -> str:
     decoder = codecs.getincrementaldecoder("utf-8")()
     with _open(path) as file:
         try:
-            while block := file.read(1 << 20):
+            while block := file.read(1 << 16):
                 decoder.decode(block)
             decoder.decode(b"", final=True)
         except UnicodeDecodeError:
