@@ -72,5 +72,7 @@ def test_the_wheel_works_in_an_empty_environment_with_numpy_alone(wheel, tmp_pat
     listed = run(str(python), "-m", "pip", "list", "--format=freeze", "--disable-pip-version-check")
     packages = {line.split("==")[0].lower() for line in listed.split()}
     assert packages <= {"anyloss", "numpy", "pip", "setuptools"}
-    missing = subprocess.run([python, "-c", "import anyloss.torch"], capture_output=True, text=True)
-    assert "pip install 'anyloss[torch]'" in missing.stderr
+    for room in ("torch", "report"):
+        code = f"import anyloss.{room}"
+        missing = subprocess.run([python, "-c", code], capture_output=True, text=True)
+        assert f"pip install 'anyloss[{room}]'" in missing.stderr

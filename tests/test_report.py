@@ -143,6 +143,8 @@ def test_the_numbers_are_those_of_scikit_learn(result):
         assert f"{name} {reference:.3f}" in text
     best = max(metrics.f1_score(y, p > t) for t in p)
     assert f"with {best:.3f}: what luck could add" in text
+    moved = text_of(render(with_votes(result, y, p**3, interval=(0.6, 0.7))))
+    assert f"with {best:.3f}: more than luck explains." in moved
     first = max(result.importances, key=lambda each: each.drop)
     assert f"{first.column}: {first.drop:.3f} {first.drop:.3f} ± {first.deviation:.3f}" in text
 

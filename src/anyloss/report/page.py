@@ -59,6 +59,7 @@ def render(result: Result) -> str:
     """The report of a result as text."""
     metric = find_metric(result.metric)
     title, meaning = words.called(metric)
+    best = best_threshold(result.y_test, result.p_test, metric)
     return _templates.get_template("page.html").render(
         result=result,
         title=title,
@@ -67,7 +68,7 @@ def render(result: Result) -> str:
         answer=words.answer(result, title),
         against=words.against_baselines(result),
         also=_other_scores(result, metric),
-        best=best_threshold(result.y_test, result.p_test, metric),
+        hindsight=words.hindsight(result, best),
         threshold=pictures.threshold(result, metric, title),
         training=pictures.training(result.curve, title),
         ranking=_ranking(result),

@@ -8,6 +8,7 @@ import re
 
 from anyloss.formula import Formula
 from anyloss.metrics import Metric
+from anyloss.threshold import Threshold
 from anyloss.workflow.result import Result, Rival
 
 ISOLATE, END = "\u2068", "\u2069"
@@ -155,3 +156,17 @@ def against_baselines(result: Result) -> str:
         "Where that is simpler to run, it is as good a choice.",
         -1: f"The baseline {rival} is clearly better: {gap}. Use that one here.",
     }[clear(best)]
+
+
+def hindsight(result: Result, best: Threshold) -> str:
+    """What the best threshold for the test rows themselves says about the one that was chosen."""
+    found = (
+        f"In hindsight the best threshold for these rows is {number(best.threshold)}, with "
+        f"{number(best.score)}: "
+    )
+    if best.score > result.interval[1]:
+        return found + (
+            "more than luck explains. The threshold does not suit these rows; look whether they "
+            "differ from those of the training."
+        )
+    return found + "what luck could add, not what to expect of new rows."
