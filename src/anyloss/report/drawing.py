@@ -1,7 +1,7 @@
 """Small pictures as SVG elements: axes, lines, dots, bars. Colours come from the page's styles.
 
 Elements are built by the standard library's XML tree, so what is drawn is well-formed and every
-name is escaped. Own code, as matplotlib's pictures fix their colours and are several times as large.
+name is escaped. Own code: matplotlib's pictures fix their colours and are several times as large.
 """
 
 from __future__ import annotations
