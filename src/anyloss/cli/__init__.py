@@ -22,6 +22,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if given.debug:
             raise
         text = " ".join(str(error).split()).removesuffix(" ^")
+        if isinstance(error, ModuleNotFoundError) and "pip install" not in text:
+            text += "; install it with: pip install 'anyloss[cli]'"
         print(f"anyloss {given.command}: {text}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:

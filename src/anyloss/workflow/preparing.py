@@ -172,13 +172,14 @@ def split_rows(frame: Any, y: Array, share: float, seed: int) -> tuple[Array, in
     group = group.astype(np.int64)
     many = sizes[group] >= MANY
     group[many] = len(y) + np.arange(many.sum())
-    _, first, group = np.unique(group, return_index=True, return_inverse=True)
-    sizes, test = np.bincount(group), np.zeros(len(first), dtype=bool)
-    rng = np.random.default_rng(seed)
-    for label in (0, 1):
-        own = rng.permutation(np.flatnonzero(y[first] == label))
-        wanted = max(1, round(share * sizes[own].sum()))
-        test[own[: max(1, int((np.cumsum(sizes[own]) <= wanted).sum()))]] = True
+    _, group = np.unique(group, return_inverse=True)
+    sizes, positives = np.bincount(group), np.bincount(group, weights=y)
+    test, rng = np.zeros(len(sizes), dtype=bool), np.random.default_rng(seed)
+    for own, amounts in ((positives > 0, positives), (positives == 0, sizes)):
+        groups = rng.permutation(np.flatnonzero(own))
+        wanted = round(share * (y.sum() if amounts is positives else len(y))) - sizes[test].sum()
+        taken = int((np.cumsum(amounts[groups]) <= wanted).sum())
+        test[groups[: max(1, taken)]] = True
     chosen = test[group]
     if min(y[~chosen].sum(), (1 - y[~chosen]).sum()) < LEAST / 2:
         raise ValueError(
