@@ -513,7 +513,7 @@ def test_comparing_on_folds_goes_on_where_it_was_stopped(tmp_path):
     [
         ({"model": "forest"}, "model must be one of linear, mlp"),
         ({"folds": 1}, "expected 2 folds"),
-        ({"folds": 50}, "50 folds need 100 rows of each class"),
+        ({"folds": 50}, "50 folds, and 5 within each, need more rows"),
     ],
 )
 def test_comparisons_that_are_refused(options, message, tmp_path):

@@ -24,12 +24,13 @@ from anyloss.counts import score
 from anyloss.metrics import metric as find_metric
 from anyloss.studies.datasets import fingerprint
 from anyloss.studies.journal import Journal
-from anyloss.studies.protocol import MODELS, new_split
+from anyloss.studies.protocol import INNER, MODELS, new_split
 from anyloss.workflow.judging import outcomes
 from anyloss.workflow.preparing import (
     Task,
     fitted_encoder,
     prepare,
+    sample_rows,
     without_identifiers,
 )
 from anyloss.workflow.reading import read_table
@@ -104,9 +105,10 @@ def compare_table(
     task = prepare(source, target, positive=positive, drop=drop, id_column=id_column)
     frame, y = _sample(task, rows, seed)
     least = int(min(y.sum(), len(y) - y.sum()))
-    if least < 2 * folds:
+    if least < folds or least - -(-least // folds) < INNER:
         raise ValueError(
-            f"{folds} folds need {2 * folds} rows of each class; got {least} of the rarer one"
+            f"{folds} folds, and {INNER} within each, need more rows of the rarer class than "
+            f"{least}"
         )
     units: list[Unit] = [
         (r, f, x) for r in range(repeats) for f in range(folds) for x in _plans(model)
@@ -142,14 +144,7 @@ def _plans(model: str) -> dict[str, tuple[str, str, dict[str, str]]]:
 def _sample(task: Task, rows: int, seed: int) -> tuple[Any, Array]:
     """The rows to compare on, without columns that only name them."""
     frame = without_identifiers(task, task.frame)
-    if len(task.y) <= rows:
-        return frame, task.y
-    share = rows / len(task.y)
-    rng = np.random.default_rng(seed)
-    keep = np.sort(np.concatenate([
-        rng.permutation(np.flatnonzero(task.y == k))[: round(share * (task.y == k).sum())]
-        for k in (0, 1)
-    ]))  # fmt: skip
+    keep = sample_rows(task.y, rows, seed)
     return frame.iloc[keep], task.y[keep]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,7 +21,7 @@ from anyloss.sklearn import AnyLossClassifier
 from anyloss.studies.protocol import MODELS
 from anyloss.tables import TableEncoder
 from anyloss.workflow import judging
-from anyloss.workflow.model import TableModel
+from anyloss.workflow.model import TableModel, votes_of
 from anyloss.workflow.preparing import (
     FEW,
     LEAK,
@@ -104,30 +105,49 @@ def fit_table(
     facts |= {"dropped": task.dropped + parts.encoder.dropped_}
     fitted, candidates = _fit(model, parts, metric, seed, verbose, tell)
     name = max(candidates, key=lambda x: candidates[x])
-    found = TableModel(
-        parts.encoder, fitted[name], task.target, task.positive, task.negative, id_column
-    )
+    names = (task.target, task.positive, task.negative)
+    return Result(
+        model=TableModel(parts.encoder, fitted[name], *names, id_column), model_name=name,
+        metric=metric, target=task.target, positive=task.positive, negative=task.negative,
+        candidates=candidates if model == "auto" else {}, facts=facts, settings=settings,
+        **_judged(task, parts, orders, fitted[name], name, metric, seed, tell),
+    )  # fmt: skip
+
+
+def _judged(
+    task: Task,
+    parts: Parts,
+    orders: dict[str, float],
+    classifier: Any,
+    name: str,
+    metric: str,
+    seed: int,
+    tell: Tell,
+) -> dict[str, Any]:
+    """What is to be told of a fitted classifier."""
     tell("testing")
-    p_test = found.encoded_votes(parts.X_test)
+    p_test = votes_of(classifier, parts.X_test)
     cells = counts(parts.y_test, p_test)
     tell("comparing with cross-entropy")
-    ours = p_test > 0.5
-    rivals = judging.rivals(name, parts.X, parts.y, parts.X_test, parts.y_test, ours, metric, seed)
+    rows = (parts.X, parts.y, parts.X_test, parts.y_test)
+    rivals = judging.rivals(name, *rows, p_test > 0.5, metric, seed)
     tell("shuffling columns")
     top = sorted(orders, key=lambda x: -orders[x])[: judging.MOST_COLUMNS]
-    importances = judging.importances(
-        found.encoded_votes, parts.X_test, parts.y_test, parts.encoder.sources(), top, metric, seed
-    )
-    return Result(
-        model=found, model_name=name, metric=metric,
-        target=task.target, positive=task.positive, negative=task.negative,
-        score=float(find_metric(metric)(*cells)),
-        interval=judging.score_interval(cells, metric, seed),
-        counts=cells, y_test=parts.y_test, p_test=p_test, curve=_curve(fitted[name]),
-        rivals=rivals, candidates=candidates if model == "auto" else {},
-        importances=importances, facts=facts,
-        warnings=(*task.warnings, *_warnings(parts, cells, orders)), settings=settings,
+    shuffled = judging.importances(
+        partial(votes_of, classifier), parts.X_test, parts.y_test, parts.encoder.sources(), top,
+        metric, seed,
     )  # fmt: skip
+    return {
+        "score": float(find_metric(metric)(*cells)),
+        "interval": judging.score_interval(cells, metric, seed),
+        "counts": cells,
+        "y_test": parts.y_test,
+        "p_test": p_test,
+        "curve": _curve(classifier),
+        "rivals": rivals,
+        "importances": shuffled,
+        "warnings": (*task.warnings, *_warnings(parts, cells, orders)),
+    }
 
 
 def _settings(source: Any, target: str, metric: str, options: dict[str, Any]) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from anyloss.recipe import thinned
 from anyloss.studies.boosted import BOOSTED
 from anyloss.studies.methods import FAMILIES, Outcome, Split
 from anyloss.studies.protocol import MODELS, new_split
+from anyloss.workflow.preparing import sample_rows
 from anyloss.workflow.result import Importance, Rival
 
 DRAWS = 2000
@@ -26,7 +27,7 @@ RIVALS = {
     "bce_tuned": "cross-entropy, tuned threshold",
     "weighted": "class-weighted cross-entropy",
 }
-RIVAL_ROWS = 100_000  # as many as our own recipe takes
+RIVAL_ROWS, RIVAL_RARER = 100_000, 2_000  # our own recipe takes as many rows
 SHUFFLED_CELLS, SHUFFLES = 2_500_000, 5
 MOST_COLUMNS = 50
 
@@ -85,10 +86,11 @@ def rivals(
 ) -> tuple[Rival, ...]:
     """The same model trained by cross-entropy, on the same rows, in the three usual ways.
 
-    Of more than 100,000 rows so many are drawn, as our own recipe does.
+    Of more than 100,000 rows so many are drawn, or as many more as hold 2,000 of the rarer class.
     """
-    if len(y) > RIVAL_ROWS:
-        rows = np.random.default_rng(seed).choice(len(y), RIVAL_ROWS, replace=False)
+    rarer = min(y.mean(), 1 - y.mean())
+    if len(y) > (most := max(RIVAL_ROWS, round(RIVAL_RARER / rarer))):
+        rows = sample_rows(y, most, seed)
         X, y = X[rows], y[rows]
     split, found = new_split(X, y, X_test, MODELS.get(model, ()), seed), []
     mine = score(y_test, ours.astype(float), metric)

@@ -39,16 +39,17 @@ class TableModel:
         """A number from 0 to 1 for each row; columns are found by name."""
         frame = frame[[x for x in self.columns() if x in frame]].copy(deep=False)
         numbers_in_text(frame, self.columns(Numbers))
-        return self.encoded_votes(self.encoder.transform(frame))
-
-    def encoded_votes(self, X: Array) -> Array:
-        """The same for rows as the encoder gives them."""
-        votes: Array = self.classifier.predict_proba(X)[:, 1]
-        return votes
+        return votes_of(self.classifier, self.encoder.transform(frame))
 
     def decide(self, votes: Array) -> Array:
         """The names of the classes that these votes stand for."""
         return np.where(votes > 0.5, self.positive, self.negative)
+
+
+def votes_of(classifier: Any, X: Array) -> Array:
+    """The votes of a classifier of 0 and 1 for rows as the encoder gives them."""
+    votes: Array = classifier.predict_proba(X)[:, 1]
+    return votes
 
 
 def save(result: Result, path: Path | str, papers: Mapping[str, Writer] | None = None) -> None:

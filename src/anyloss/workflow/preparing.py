@@ -190,6 +190,22 @@ def split_rows(frame: Any, y: Array, share: float, seed: int) -> tuple[Array, in
     return chosen, twins
 
 
+def sample_rows(y: Array, rows: int, seed: int) -> Array:
+    """Some of the rows, in order, with the classes in their shares; all if there are no more.
+
+    >>> y = np.repeat([0.0, 1.0], [900, 100])
+    >>> kept = sample_rows(y, 50, seed=0)
+    >>> len(kept), int(y[kept].sum())
+    (50, 5)
+    """
+    rng, share = np.random.default_rng(seed), min(1.0, rows / len(y))
+    parts = [
+        rng.permutation(own)[: round(share * len(own))]
+        for own in (np.flatnonzero(y == label) for label in (0, 1))
+    ]
+    return np.sort(np.concatenate(parts))
+
+
 def alone(frame: Any, y: Array, seed: int) -> dict[str, float]:
     """How well each column on its own orders the rows: the AUC, from 0.5 (not) to 1 (perfectly).
 
