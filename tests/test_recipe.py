@@ -11,11 +11,12 @@ from sklearn.metrics import (
     matthews_corrcoef,
     recall_score,
 )
+from sklearn.utils.class_weight import compute_sample_weight
 
 import anyloss
 from anyloss import recipe
 from anyloss.recipe import fit, start
-from anyloss.recipe.folds import inner_folds
+from anyloss.recipe.folds import inner_folds, thinned
 from anyloss.recipe.networks import backward, forward, new_layers
 from anyloss.recipe.task import (
     cross_entropy,
@@ -120,6 +121,29 @@ def test_the_linear_start_is_logistic_regression(classes):
         )
 
 
+@pytest.mark.parametrize("kind", ["binary", "multiclass"])
+def test_a_network_starts_with_classes_halfway_to_balance(kind):
+    X, y = load_iris(return_X_y=True)
+    X, y = X[:120] - X.mean(0), y[:120]  # 50, 50 and 20
+    target = np.eye(3)[y] if kind == "multiclass" else (y == 2).astype(float)[:, None]
+    lift = compute_sample_weight("balanced", y if kind == "multiclass" else y == 2) ** 0.5
+    begun = start(X, target, kind=kind, hidden=(4,), repeats=1)
+    plain = recipe.Start(
+        new_layers([4, 4, target.shape[1]], 5, after_folds(X, target, kind)), X, target,
+        lift / lift.mean(), kind, begun.held,
+    )  # fmt: skip
+    for a, b in zip(begun.layers, recipe.descend(plain)[0], strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-9)
+    np.testing.assert_array_equal(begun.weight, 1.0)
+
+
+def after_folds(X, y, kind):
+    """The random numbers as `start` has them when it makes its first layers."""
+    rng = np.random.default_rng(0)
+    inner_folds(X, y, kind, 5, 1, rng)
+    return rng
+
+
 @pytest.mark.parametrize("hidden", [(), (6,)])
 def test_several_classes_and_labels(hidden):
     X, y = load_digits(return_X_y=True)
@@ -208,3 +232,68 @@ def test_fit_module_is_at_hand():
     assert recipe.fit_module is fit_module
     with pytest.raises(AttributeError, match="no attribute 'fit_modul'"):
         _ = recipe.fit_modul
+
+
+def test_some_rows_stand_for_very_many():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40_000, 3))
+    y = (X[:, 0] + rng.normal(size=40_000) > 3).astype(float)  # 1.7 %
+    called, weight = X[:, 0] > 1.5, rng.uniform(0.5, 1.5, 40_000)
+    expected = f1_score(y, called, sample_weight=weight)
+    found = []
+    for seed in range(20):
+        rows, share = thinned(y[:, None], weight, "binary", 4_000, seed)
+        assert len(rows) == len(np.unique(rows)) == 4_000
+        assert y[rows].sum() == y.sum()  # all of the rare class
+        np.testing.assert_allclose([share @ y[rows], share.sum()], [weight @ y, weight.sum()])
+        found.append(f1_score(y[rows], called[rows], sample_weight=share))
+    assert np.mean(found) == pytest.approx(expected, abs=4 * np.std(found) / 20**0.5)
+    assert np.std(found) < 0.02
+    classes = np.eye(3)[rng.choice(3, 1_000, p=[0.9, 0.08, 0.02])]
+    rows, share = thinned(classes, None, "multiclass", 300, 0)
+    kept = np.bincount(classes[rows].argmax(axis=1))
+    np.testing.assert_array_equal(kept[1:], np.minimum(classes.sum(axis=0)[1:], kept[1:]))
+    assert kept.sum() == 300
+    np.testing.assert_allclose(share @ classes[rows], classes.sum(axis=0))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_metric_is_watched_while_refining(kind):
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(200, 4))
+    y = labels(kind, 200, rng)
+    y[:, 0] = X[:, 0] > 0.5 if kind != "multiclass" else y[:, 0]
+    told = []
+    begun = start(X, y, kind=kind)
+    found = recipe.finish(begun, "f1", steps=25, on_step=lambda *news: told.append(news))
+    assert found.checks[:, 0].tolist() == [0, 10, 20, 25]
+    assert told == [("metric", int(k), 25, score) for k, score in found.checks]
+    refined = [x[10:] for x in found.layers]
+    p = probabilities(forward(refined, X)[-1], kind)
+    held_out = (begun.held[..., None] * p).sum(axis=0) / begun.held.sum(axis=0)[:, None]
+    if kind == "multiclass":
+        ours = f1_score(y.argmax(axis=1), held_out.argmax(axis=1), average="macro")
+    else:
+        average = "macro" if kind == "multilabel" else "binary"
+        ours = f1_score(y, held_out > 0.5, average=average)
+    assert found.checks[-1, 1] == pytest.approx(ours, abs=1e-12)
+
+
+def test_a_network_is_refined_only_where_that_helps_on_held_out_rows():
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(150, 6))
+    clear = (X[:, 0] * X[:, 1] + 0.5 * rng.normal(size=150) > 1).astype(float)
+    chosen = []
+    for y in (clear, rng.permutation(clear)):
+        begun = start(X, y, hidden=(8,), folds=3, repeats=1)
+        found = recipe.finish(begun, "f1", steps=80)
+        task = new_task(y, "f1", "binary")
+        started = [x[:3] for x in found.layers]
+        z = forward(started, X)[-1][..., 0]
+        p = (begun.held * (1 + np.tanh(z / 2)) / 2).sum(axis=0)
+        expected = anyloss.score(y, p, "f1") + anyloss.score(y, p, "f1", step=Uniform())
+        assert recipe.fitting._promise(task, 2 * p[:, None] - 1) == pytest.approx(expected)
+        chosen.append(len(found.layers[0]))
+        if chosen[-1] == 3:
+            assert found.held_out_score == pytest.approx(anyloss.score(y, p, "f1"))
+    assert chosen == [6, 3]

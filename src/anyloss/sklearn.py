@@ -57,7 +57,7 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         pos_label: the positive class of two, which metrics such as F1 are about. Default: the rarer
             class in the training data (for equal numbers the second one); see `pos_label_`.
         C: inverse strength of the L2 penalty of the start, as in `LogisticRegression`.
-        folds, repeats: inner folds, and how often they are drawn; two models of each fold vote.
+        folds, repeats: inner folds, and how often they are drawn; up to two models of each vote.
         max_iter: refining steps.
         max_rows: of more rows than this, so many are drawn, those of the rarer class first, and
             weighted so that they stand for all; None for no limit. A model of this size does not

@@ -4,14 +4,15 @@ The published loss on its own, from a cold start, loses to cross-entropy with a 
 This is what wins, in the order of the steps:
 
 1. **Cross-entropy first**, on each of some inner training folds: logistic regression by L-BFGS, or
-   a network by Adam.
+   a network by Adam, stopped early, its classes weighted halfway to balance.
 2. **The threshold into the bias.** The logits of all held-out rows together give the exact best
    threshold for the metric (one per class if there are several); it is subtracted from the biases.
 3. **Then the metric.** Adam on `1 - metric` of the soft counts, from that start: each fold's model
    is refined on the rows it was fitted on. The soft decision is the probability itself; how sharp
    it should be, the weights learn, so no scale has to be chosen.
 4. **All of them vote.** The decision is the mean probability over the models of all folds, as they
-   started (threshold in the bias) and as they were refined.
+   started (threshold in the bias) and as they were refined. Refined networks vote only where
+   held-out rows gain by it.
 
 `fit` does that in NumPy, with all folds trained side by side; `fit_module` does it for a PyTorch
 module and DataLoader of your own: one module, in batches, and there under a sharper step with a

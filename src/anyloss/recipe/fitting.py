@@ -29,6 +29,8 @@ def ignore(stage: str, step: int, total: int, value: float) -> None:
 class Fit:
     """Members that vote: per fold one as it started (threshold in the bias) and one refined.
 
+    Of a network only the started ones vote where refining did not help on held-out rows.
+
     `start_score` is the metric of the started members on the rows each of them did not see (with
     the threshold that is best there, so it is optimistic), `held_out_score` that of the vote;
     `history` is the mean soft score per refining step, `checks` has rows of a refining step and the
@@ -136,7 +138,24 @@ def start(
     sizes = [X.shape[1], *hidden, y.shape[1]]
     layers = new_layers(sizes, len(held), rng) if begin is None else [x.copy() for x in begin]
     begun = Start(layers, X, y, weight, kind, held, C)
-    return replace(begun, layers=descend(begun, on_step)[0] if hidden else _logistic(begun))
+    if not hidden:
+        return replace(begun, layers=_logistic(begun))
+    lifted = replace(begun, weight=weight * _lift(y, weight, kind))
+    return replace(begun, layers=descend(lifted, on_step)[0])
+
+
+def _lift(y: Array, weight: Array, kind: str) -> Array:
+    """Weights per row that bring the classes halfway to balance; the mean weight stays.
+
+    A network that is stopped early learns common classes first. With the root of the weights under
+    which all classes weigh the same, rare ones are learned in time too, and probabilities stay
+    moderate. A linear model gains nothing by it. Rows of several labels are left as they are.
+    """
+    if kind == "multilabel":
+        return np.ones(len(y))
+    classes = np.hstack([1 - y, y]) if kind == "binary" else y
+    lift = classes @ (np.maximum(weight @ classes, np.finfo(float).tiny) ** -0.5)
+    return lift * (weight.sum() / (weight @ lift))
 
 
 def finish(
@@ -157,15 +176,18 @@ def finish(
     offsets, start_score = task.offsets(held_out)
     started[-1] -= offsets
     refined, history, checks = _refine(started, begun, task, judge, steps, patience, on_step)
-    ends = [vote(forward(x, begun.X)[-1], begun.kind, judge) for x in (started, refined)]
-    return Fit(
-        layers=[np.concatenate(pair) for pair in zip(started, refined, strict=True)],
-        kind=begun.kind,
-        start_score=start_score,
-        held_out_score=task.score(ends[0] + ends[1]),
-        history=history,
-        checks=checks,
-    )
+    first, second = (vote(forward(x, begun.X)[-1], begun.kind, judge) for x in (started, refined))
+    layers, ended = [np.concatenate(x) for x in zip(started, refined, strict=True)], first + second
+    # Refining a network can learn its rows by heart; a linear model is better off refined always.
+    if len(started) > 2 and _promise(task, first) > _promise(task, ended / 2):
+        layers, ended = started, first
+    return Fit(layers, begun.kind, start_score, task.score(ended), history, checks)
+
+
+def _promise(task: Task, vote: Array) -> float:
+    """How good a held-out vote is: the metric of its decisions and, less noisy, of its shares."""
+    p = vote if task.layout.kind == "multiclass" else (1 + vote) / 2
+    return task.score(vote) + task.soft_score(p)
 
 
 def _logistic(begun: Start) -> Layers:

@@ -16,6 +16,7 @@ from anyloss.metrics import Metric, MetricSpec
 from anyloss.metrics import metric as find_metric
 from anyloss.shapes import Layout
 from anyloss.slopes import sample_slopes
+from anyloss.steps import Hard, Step, Uniform
 from anyloss.threshold import best_offsets, best_threshold
 
 
@@ -45,21 +46,27 @@ class Task(NamedTuple):
 
     def score(self, decision: Array) -> float:
         """The metric of decisions `(rows, classes)`: a class is called above 0, or by arg-max."""
-        y, multiclass = self.y, self.layout.kind == "multiclass"
-        if multiclass:
-            called = np.arange(y.shape[1]) == decision.argmax(axis=1)[:, None]
+        if self.layout.kind == "multiclass":
+            called = np.arange(self.y.shape[1]) == decision.argmax(axis=1)[:, None]
         else:
             called = decision > 0
-        if self.layout.kind == "binary":
-            y, called = y[:, 0], called[:, 0]
+        return self._score(called.astype(float), Hard())
+
+    def soft_score(self, p: Array) -> float:
+        """The metric of soft decisions `(rows, classes)`: the probabilities themselves."""
+        return self._score(p, Uniform())
+
+    def _score(self, called: Array, step: Step) -> float:
+        one = self.layout.kind == "binary"
         return float(
             score(
-                y,
-                called.astype(float),
+                self.y[:, 0] if one else self.y,
+                called[:, 0] if one else called,
                 self.metric,
+                step=step,
                 average=self.layout.average,
                 weight=self.weight,
-                multiclass=multiclass,
+                multiclass=self.layout.kind == "multiclass",
             )
         )
 
