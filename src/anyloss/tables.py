@@ -87,10 +87,16 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         frame, found = _frame(X), dict[str, Numbers | Texts]()
         for name, series in frame.items():
             values = _plain(name, series)
+            gaps = pd.isna(values)
+            present = values[~gaps]
             if values.dtype == object:
-                _refuse_dates_and_identifiers(name, values.dropna())
-            if values.nunique(dropna=False) > 1:
-                found[name] = _numbers(values) if values.dtype == float else _texts(values, most)
+                _refuse_dates_and_identifiers(name, pd.Series(present, dtype=object))
+            if not len(present) or not (gaps.any() or (present != present[0]).any()):
+                continue
+            if values.dtype == object:
+                found[name] = _texts(present, int(gaps.sum()), most)
+            else:
+                found[name] = Numbers(float(np.median(present)), bool(gaps.any()))
         if not found:
             raise ValueError(
                 f"expected a column with two values or more; all of {_some(frame)} are constant or "
@@ -206,21 +212,16 @@ def for_tables(classifier: Any, **encoder_parameters: Any) -> Pipeline:
     return make_pipeline(TableEncoder(**encoder_parameters), classifier)
 
 
-def _numbers(values: Any) -> Numbers:
-    present = values.dropna()
-    return Numbers(float(np.median(present)), len(present) < len(values))
-
-
-def _texts(values: Any, most: int | None) -> Texts:
+def _texts(present: Array, gaps: int, most: int | None) -> Texts:
     """The most frequent values in the order of the alphabet, a gap last.
 
     As in scikit-learn's OneHotEncoder, the last of `most` columns is for all others, unless all
     fit in before it; of equally frequent values the later ones stay.
     """
-    sizes = values.value_counts().to_dict()
+    sizes = pd.Series(present, dtype=object).value_counts().to_dict()
     known: list[str | None] = sorted(sizes)
     counts = [sizes[value] for value in known]
-    if gaps := int(values.isna().sum()):
+    if gaps:
         known, counts = [*known, None], [*counts, gaps]
     if most is None or len(known) < most:
         return Texts(tuple(known), False)
@@ -228,28 +229,28 @@ def _texts(values: Any, most: int | None) -> Texts:
     return Texts(tuple(known[k] for k in kept), True)
 
 
-def _check_kind(name: str, values: Any, kept: Numbers | Texts, given: Any) -> None:
+def _check_kind(name: str, values: Array, kept: Numbers | Texts, given: Any) -> None:
     numbers = isinstance(kept, Numbers)
-    if (values.dtype == np.float64) != numbers and not values.isna().all():
+    if (values.dtype == np.float64) != numbers and not pd.isna(values).all():
         raise ValueError(
             f"column {name!r}: expected {'numbers' if numbers else 'text'}, as in fit; got dtype "
             f"{given.dtype}, such as {given.dropna().iloc[0]!r}: read or convert it as for fit"
         )
 
 
-def _write_numbers(values: Any, kept: Numbers, encoded: Array, places: list[int]) -> None:
-    gaps = values.isna().to_numpy()
+def _write_numbers(values: Array, kept: Numbers, encoded: Array, places: list[int]) -> None:
+    gaps = np.isnan(values)
     encoded[:, places[0]] = np.where(gaps, kept.median, values)
     if kept.gaps:
         encoded[:, places[1]] = gaps
 
 
-def _write_texts(values: Any, kept: Texts, encoded: Array, places: list[int]) -> None:
+def _write_texts(values: Array, kept: Texts, encoded: Array, places: list[int]) -> None:
     """A 1 in the column of each value; what has none goes to the column of rare values, if any."""
     known = [value for value in kept.values if value is not None]
     at = pd.Index(known, dtype=object).get_indexer_for(values)
     if None in kept.values:
-        at[values.isna()] = len(known)
+        at[pd.isna(values)] = len(known)
     if kept.rare:
         at[at < 0] = len(kept.values)
     rows = np.flatnonzero(at >= 0)
@@ -281,34 +282,40 @@ def _frame(X: Any) -> Any:
     return frame
 
 
-def _plain(name: str, series: Any) -> Any:
+def _plain(name: str, series: Any) -> Array:
     """A column as float64 or as `str` objects, with NaN for gaps."""
-    present = series.dropna()
-    inferred = pd.api.types.infer_dtype(present)
-    if present.empty:
-        values: Array = np.full(len(series), np.nan)
-    elif inferred in _NUMBERS:
-        values = series.to_numpy(np.float64, na_value=np.nan)
-    elif inferred == "string":
-        values = series.to_numpy(object, na_value=np.nan)
-    elif inferred == "categorical":
-        texts = np.array([*map(str, series.cat.categories), np.nan], dtype=object)
-        values = texts[series.cat.codes]  # the code of a gap is -1
-    elif inferred in _DATES:
-        raise _dates_error(name, f"{inferred} values", present.iloc[0])
+    if isinstance(series.dtype, np.dtype) and series.dtype.kind in "biuf":
+        values: Array = series.to_numpy(np.float64)
     else:
-        types = sorted({type(value).__name__ for value in present})
-        raise ValueError(
-            f"column {name!r}: expected numbers, booleans or text; got values of {_some(types)}: "
-            "make them all numbers (pandas.to_numeric) or all text (astype('string')), or drop the "
-            "column"
-        )
+        values = _unpacked(name, series)
     if values.dtype == np.float64 and (infinite := np.isinf(values).sum()):
         raise ValueError(
             f"column {name!r}: expected finite numbers; got {infinite} infinite: replace them by a "
             "large number, or by NaN for missing"
         )
-    return pd.Series(values, index=series.index, dtype=values.dtype)
+    return values
+
+
+def _unpacked(name: str, series: Any) -> Array:
+    """The same for a column whose values have to be looked at."""
+    present = series.dropna()
+    inferred = pd.api.types.infer_dtype(present)
+    if present.empty:
+        return np.full(len(series), np.nan)
+    if inferred in _NUMBERS:
+        return np.asarray(series.to_numpy(np.float64, na_value=np.nan))
+    if inferred == "string":
+        return np.asarray(series.to_numpy(object, na_value=np.nan))
+    if inferred == "categorical":
+        texts = np.array([*map(str, series.cat.categories), np.nan], dtype=object)
+        return np.asarray(texts[series.cat.codes])  # the code of a gap is -1
+    if inferred in _DATES:
+        raise _dates_error(name, f"{inferred} values", present.iloc[0])
+    types = sorted({type(value).__name__ for value in present})
+    raise ValueError(
+        f"column {name!r}: expected numbers, booleans or text; got values of {_some(types)}: make "
+        "them all numbers (pandas.to_numeric) or all text (astype('string')), or drop the column"
+    )
 
 
 def _refuse_dates_and_identifiers(name: str, texts: Any) -> None:

@@ -180,7 +180,7 @@ def _facts(task: Task) -> dict[str, Any]:
         "columns": task.frame.shape[1],
         "numbers": numbers,
         "texts": task.frame.shape[1] - numbers,
-        "missing": float(np.mean([series.isna().mean() for _, series in task.frame.items()])),
+        "missing": float(task.frame.isna().to_numpy().mean()),
     }
 
 
