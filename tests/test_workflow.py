@@ -156,6 +156,7 @@ def test_labels_of_numbers_are_named_as_in_the_file():
     assert (task.positive, task.negative, len(task.y)) == ("1", "0", 75)
     frame["y"] = frame["x"] > 70
     assert prepare(frame, "y").positive == "True"
+    assert list(prepare(frame.set_axis([0, 1], axis=1) ** 2, "1").frame) == ["0"]
 
 
 def test_columns_that_number_the_rows_are_left_out():
@@ -513,7 +514,7 @@ def test_comparing_on_folds_goes_on_where_it_was_stopped(tmp_path):
     [
         ({"model": "forest"}, "model must be one of linear, mlp"),
         ({"folds": 1}, "expected 2 folds"),
-        ({"folds": 50}, "50 folds, and 5 within each, need more rows"),
+        ({"folds": 500}, "500 folds, and 5 within each, need more rows"),
     ],
 )
 def test_comparisons_that_are_refused(options, message, tmp_path):

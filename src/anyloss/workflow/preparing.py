@@ -52,6 +52,7 @@ def prepare(
     >>> task.positive, int(task.y.sum()), list(task.frame)
     ('yes', 10, ['age'])
     """
+    frame = frame.set_axis([str(name) for name in frame.columns], axis=1)
     for name in (target, *drop, *([] if id_column is None else [id_column])):
         check_column(name, frame)
     labelled = frame[target].notna()
