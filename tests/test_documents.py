@@ -54,6 +54,12 @@ def test_the_examples_of_the_command_line_page_run(capsys, monkeypatch, tmp_path
     assert len((tmp_path / "predictions.csv").read_text().splitlines()) == 570
 
 
+def test_the_examples_of_the_distributed_page_run(capsys):
+    difference, positives = run_examples(ROOT / "docs" / "distributed.md", capsys)
+    assert difference < 1e-6
+    assert 3 <= positives <= 7
+
+
 def test_the_tables_name_what_there_is():
     rows = re.findall(r"^\| `(\w+)", README, re.MULTILINE)
     assert len(rows) >= 24

@@ -339,6 +339,19 @@ def test_score_equals_scikit_learn(average, reference):
     np.testing.assert_allclose(ours, sk.f1_score(y, z.argmax(1), average=reference), atol=1e-12)
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+def test_score_in_blocks_of_rows(monkeypatch, weighted):
+    z = torch.randn(101, 4, generator=generator())
+    y = torch.randint(0, 4, (101,), generator=generator())
+    weight = torch.rand(101, generator=generator()) if weighted else None
+    expected = sk.f1_score(y, z.argmax(1), average="macro", sample_weight=weight)
+    monkeypatch.setattr("anyloss.torch.batch.BLOCK", 80)
+    assert AnyLoss("f1").score(z, y, weight).item() == pytest.approx(expected, abs=1e-7)
+    if weighted:
+        with pytest.raises(ValueError, match=r"weight must have shape \(101,\); got \(200,\)"):
+            AnyLoss("f1").score(z, y, torch.ones(200))
+
+
 def test_thresholds():
     z, y = column(30)
     grid = [0.1, 0.5, 0.9]

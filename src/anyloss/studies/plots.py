@@ -32,15 +32,18 @@ def winning_probabilities(
     if path.suffix.lower() not in SUFFIXES:
         raise ValueError(f"the picture must be a .svg or .png file; got {path.name!r}")
     bars = _bars(results, ours, rope)
+    models, metrics = (list(results[column].unique()) for column in ("model", "metric"))
+    save_figure(_draw(bars, models, metrics, ours), path)
+
+
+def save_figure(figure: Any, path: Path) -> None:
+    """Write a matplotlib figure as SVG or PNG; the same figure gives the same bytes."""
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-    with matplotlib.rc_context({"svg.hashsalt": "anyloss"}):  # the same results, the same bytes
-        figure = _draw(
-            bars, list(results["model"].unique()), list(results["metric"].unique()), ours
-        )
-        FigureCanvasAgg(figure)
-        metadata = {"Date": None} if path.suffix.lower() == ".svg" else None
+    FigureCanvasAgg(figure)
+    metadata = {"Date": None} if path.suffix.lower() == ".svg" else None
+    with matplotlib.rc_context({"svg.hashsalt": "anyloss"}):
         figure.savefig(path, dpi=150, metadata=metadata)
 
 

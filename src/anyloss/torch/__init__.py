@@ -7,6 +7,7 @@ except ModuleNotFoundError as error:
         "anyloss.torch needs PyTorch; install it with: pip install 'anyloss[torch]'"
     ) from error
 
+from anyloss.torch.accumulation import accumulate
 from anyloss.torch.loss import (
     AccuracyLoss,
     AnyLoss,
@@ -19,6 +20,7 @@ from anyloss.torch.loss import (
 )
 from anyloss.torch.meter import ScoreMeter
 from anyloss.torch.ranking import AUROCLoss, AveragePrecisionLoss, WMWLoss
+from anyloss.torch.sampler import StratifiedBatchSampler
 from anyloss.torch.surrogate import SurrogateFBetaLoss
 
 __all__ = [
@@ -32,7 +34,9 @@ __all__ = [
     "GeometricMeanLoss",
     "MCCLoss",
     "ScoreMeter",
+    "StratifiedBatchSampler",
     "SurrogateFBetaLoss",
     "WMWLoss",
+    "accumulate",
     "any_loss",
 ]

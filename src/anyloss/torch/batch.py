@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from functools import lru_cache
+from functools import lru_cache, reduce
+from operator import add
 from typing import NamedTuple
 
 import torch
@@ -174,3 +175,20 @@ def count(batch: Batch, step: Step, ops: Ops) -> Counts:
     )
     # A metric multiplies counts: in float32 that overflows for large weights.
     return Counts(*(x.to(_wide(x)) for x in count_rows(found, step, options.from_logits, ops)))
+
+
+BLOCK = 2**20  # numbers; more at a time would cost memory, and be no faster
+
+
+def hard_count(batch: Batch, step: Step) -> Counts:
+    """The counts of the hard decisions, in blocks of rows: memory does not grow with the batch."""
+    ops, scores, weight = HARD_OPS[batch.scores.dtype], batch.scores, batch.weight
+    rows = max(1, BLOCK // max(1, math.prod(scores.shape[1:])))
+    fits = weight is None or len(weight) == len(scores)  # if not, `count` says so
+    if not batch.eager or batch.options.per_sample or len(scores) <= rows or not fits:
+        return count(batch, step.hard(), ops)
+    blocks = torch.split(scores, rows)
+    weights = [None] * len(blocks) if weight is None else torch.split(weight, rows)
+    parts = zip(blocks, torch.split(batch.target, rows), weights, strict=True)
+    given = (batch._replace(scores=z, target=y, weight=w) for z, y, w in parts)
+    return reduce(add, (count(part, step.hard(), ops) for part in given))

@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 
 from anyloss.counts import Counts, score_counts
 from anyloss.metrics import Metric, MetricSpec
 from anyloss.settings import make_settings
 from anyloss.shapes import Layout
-from anyloss.torch.batch import HARD_OPS, count, make_batch
+from anyloss.torch.batch import HARD_OPS, hard_count, make_batch
+from anyloss.torch.sync import exchange, ranks
 
 
 class ScoreMeter:
@@ -47,14 +49,23 @@ class ScoreMeter:
                 f"{self._layout.kind} of {self._layout.classes}, got {batch.layout.kind} of "
                 f"{batch.layout.classes}"
             )
-        fresh = count(batch, self.settings.steps[0].hard(), HARD_OPS[batch.scores.dtype])
+        fresh = hard_count(batch, self.settings.steps[0])
         self.counts = fresh if self.counts is None else self.counts + fresh
         self._layout = batch.layout
 
-    def compute(self) -> Tensor:
-        """The metric of all batches since the last reset: a scalar, or one number per class."""
+    def compute(self, *, sync: bool = False, group: dist.ProcessGroup | None = None) -> Tensor:
+        """The metric of all batches since the last reset: a scalar, or one number per class.
+
+        With `sync=True` of the batches of all ranks, which must all call; each keeps its own
+        counts. A rank without a row updates with an empty batch.
+        """
         if self.counts is None or self._layout is None:
-            raise ValueError("no batch has been counted yet; call update(input, target) first")
-        ops = HARD_OPS[torch.float64]
-        score: Tensor = score_counts(self.counts, self.settings.metric, self._layout, ops)
+            raise ValueError(
+                "no batch has been counted yet; call update(input, target) first, with tensors of "
+                "no rows if there are none"
+            )
+        counts, ops = self.counts, HARD_OPS[torch.float64]
+        if ranks(sync, group) > 1:
+            counts = Counts(*exchange(torch.stack(tuple(counts)), group))
+        score: Tensor = score_counts(counts, self.settings.metric, self._layout, ops)
         return score

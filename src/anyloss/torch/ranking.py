@@ -6,12 +6,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 
 from anyloss.counts import Counts
 from anyloss.settings import Options, make_steps
 from anyloss.steps import Linear, Step
 from anyloss.torch.batch import OPS, Batch, check_logits, count, make_batch
+from anyloss.torch.sync import over_ranks, pooled
 
 GRID = tuple(k / 10 for k in range(1, 10))
 
@@ -23,17 +25,27 @@ def _ratio(numerator: Tensor, denominator: Tensor) -> Tensor:
 
 
 class _CurveLoss(nn.Module, ABC):
-    """One minus the area under a curve of soft counts over a grid of thresholds."""
+    """One minus the area under a curve of soft counts over a grid of thresholds.
+
+    The ranks of `torch.distributed` exchange their counts, as in `AnyLoss`.
+    """
 
     def __init__(
         self,
         *,
         step: Step | None = None,
         thresholds: Sequence[float] = GRID,
+        average: str | None = "macro",
         from_logits: bool = True,
         validate: bool = True,
+        sync: bool | None = None,
+        group: dist.ProcessGroup | None = None,
     ) -> None:
         super().__init__()
+        self.sync, self.group = sync, group
+        if average not in ("macro", None):
+            raise ValueError(f"average must be 'macro' or None; got {average!r}")
+        self.average = average
         # From the strictest threshold down, so that the curve runs from left to right.
         grid = sorted(set(thresholds), reverse=True)
         self.steps = make_steps(Linear() if step is None else step, None, grid)
@@ -45,9 +57,11 @@ class _CurveLoss(nn.Module, ABC):
             raise ValueError(
                 f"{type(self).__name__} takes labels of the shape of the scores; got class indices"
             )
-        area = self.area(self._curve(batch)).mean()  # over the columns
-        if batch.checked and not torch.isfinite(area.detach()):
-            raise ValueError(f"weights must not overflow; the area came out as {area.item()}")
+        area = self.area(self._curve(batch))
+        if self.average:
+            area = area.mean()
+        if batch.checked and not torch.isfinite(area.detach()).all():
+            raise ValueError(f"weights must not overflow; the area came out as {area.tolist()}")
         return (1 - area).to(batch.scores.dtype)
 
     def _curve(self, batch: Batch) -> Counts:
@@ -56,7 +70,9 @@ class _CurveLoss(nn.Module, ABC):
         for step in self.steps:
             step.check_dtype(str(batch.scores.dtype), ops.tiny)
         points = [count(batch, step, ops) for step in self.steps]
-        return Counts(*(torch.cat(cells, 1)[0] for cells in zip(*points, strict=True)))
+        cells = torch.stack([torch.cat(cells, 1)[0] for cells in zip(*points, strict=True)])
+        pool = over_ranks(self.sync, self.group)
+        return Counts(*(cells if pool is None else pooled(pool, 0, cells)))
 
     @abstractmethod
     def area(self, counts: Counts) -> Tensor:
@@ -73,7 +89,7 @@ class AUROCLoss(_CurveLoss):
 
     The end points (0, 0) and (1, 1) belong to the curve. Soft counts are not a ranking: scores in
     perfect order but far from 0 and 1 still have a loss. Without rows of both classes the area is
-    0 with slope 0. Columns of `(n, C)` are averaged.
+    0 with slope 0. Columns of `(n, C)` are averaged, or have a loss each with `average=None`.
 
     >>> loss = AUROCLoss(from_logits=False)
     >>> loss(torch.tensor([0.0, 0.0, 1.0]), torch.tensor([0, 0, 1])).item()
@@ -113,7 +129,8 @@ class WMWLoss(nn.Module):
 
     The mean over all pairs of a positive and a negative row of `max(0, gap - (x_i - x_j))^power`,
     with `x` the probability (the authors sum; a mean does not grow with the batch). The pairs are
-    held in memory. Without both classes in the batch there is no pair and the loss is 0.
+    held in memory. Without both classes in the batch there is no pair and the loss is 0. Each rank
+    of `torch.distributed` compares its own rows.
 
     >>> loss = WMWLoss(gap=0.5, power=2.0, from_logits=False)
     >>> loss(torch.tensor([0.9, 0.3, 0.5]), torch.tensor([1, 0, 0])).item() < 0.006

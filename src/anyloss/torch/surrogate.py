@@ -13,10 +13,12 @@ from anyloss.torch.batch import OPS, make_batch
 class SurrogateFBetaLoss(nn.Module):
     """The mean of `-y log p + (1 - y) log(k + p)`, with `k = beta^2 prior / (1 - prior)`.
 
-    Its gradient follows that of F-beta on a large sample, yet it is a mean over rows, so that
-    small batches do not bias it. `prior` is the share of positives in the *training set*, not in
-    the batch. The loss can be below 0. The formula was taken from an independent implementation
-    that cites the paper (qtwang/iEDeaL); the paper's own equation was not seen.
+    A mean over rows, so that small batches do not bias it. With balanced classes its gradient
+    follows that of F-beta on a large sample; with rare positives only the sum of the means of the
+    two classes does (`anyloss reproduce surrogate-paths`). `prior` is the share of positives in the
+    *training set*, not in the batch. The loss can be below 0. The formula was taken from an
+    independent implementation that cites the paper (qtwang/iEDeaL); the paper's own equation was
+    not seen.
 
     >>> loss = SurrogateFBetaLoss(prior=0.2)
     >>> round(loss(torch.tensor([0.0, 0.0]), torch.tensor([1.0, 0.0])).item(), 4)

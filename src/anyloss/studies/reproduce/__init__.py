@@ -2,19 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from anyloss.studies.outputs import check_output
-from anyloss.studies.reproduce import runs
-from anyloss.studies.reproduce.four_sets import QUICK, table17, table17_text
-from anyloss.studies.reproduce.many_sets import sets, table15
-from anyloss.studies.reproduce.many_sets_text import table15_text
-from anyloss.studies.reproduce.range_of_l import table1, table1_text
+from anyloss.studies.reproduce import (
+    curves,
+    four_networks,
+    four_sets,
+    images,
+    many_sets_text,
+    pictures,
+    range_of_l,
+    resampling,
+    runs,
+    scales,
+    soft_sets,
+    surrogate,
+    timing,
+)
 
-__all__ = [
-    "reproduce", "table1", "table1_text", "table15", "table15_text", "table17", "table17_text",
-]  # fmt: skip
+__all__ = ["REPORTS", "reproduce"]
+
+# What can be reproduced: who runs it and tells the comparison as text.
+REPORTS: dict[str, Callable[[runs.Request], str]] = {
+    "table1": range_of_l.report,
+    "table6": four_networks.report6,
+    "table7": resampling.report,
+    "table8": timing.report,
+    "table9": curves.report,
+    "table10": images.report10,
+    "table12": scales.report12,
+    "table13": scales.report13,
+    "table15": many_sets_text.report15,
+    "table16": many_sets_text.report16,
+    "table17": four_sets.report,
+    "table18": four_networks.report18,
+    "figure2": pictures.figure2,
+    "figure3": pictures.figure3,
+    "figure4": pictures.figure4,
+    "figure5": pictures.figure5,
+    "gap-table1": soft_sets.report1,
+    "gap-table2": images.report2,
+    "gap-table4": soft_sets.report4,
+    "surrogate-paths": surrogate.report_paths,
+    "surrogate-images": surrogate.report_images,
+}
 
 
 def reproduce(
@@ -23,19 +56,10 @@ def reproduce(
     folder: Path | None = None,
     out: Path = Path("reproduce.csv"),
     quick: bool = False,
-    told: runs.Told = lambda done, total, name: None,
+    told: runs.Told = runs.silent,
 ) -> str:
     """Run what a table needs, write the tidy results to `out` and tell the comparison as text."""
+    if table not in REPORTS:
+        raise ValueError(f"table must be one of {', '.join(REPORTS)}; got {table!r}")
     check_output(out)
-    if table == "table1":
-        ranges = table1()
-        runs.write(ranges, out, figures="Table 1")
-        told(1, 1, table)
-        return table1_text(ranges)
-    if table == "table17":
-        names = datasets or (QUICK if quick else ())
-        return table17_text(*table17(names, folder, out, told))
-    if table != "table15":
-        raise ValueError(f"table must be table1, table15 or table17; got {table!r}")
-    folder, _ = sets(folder, quick)
-    return table15_text(table15(folder, quick, out, told), folder)
+    return REPORTS[table](runs.Request(out, folder, tuple(datasets), quick, told))

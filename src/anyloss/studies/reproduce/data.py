@@ -63,17 +63,28 @@ def undersampled(X: Any, positive: Any, keep: int) -> Rows:
 
 def diabetes(folder: Path | None) -> Rows:
     """#4: 100,000 rows of the file `diabetes_100k`, categories numbered as they appear."""
-    path = folder and folder / "tabular" / "diabetes_100k.csv.gz"
+    return read_rows(at_hand(folder, "tabular/diabetes_100k.csv.gz"))
+
+
+def at_hand(folder: Path | None, file: str) -> Path:
+    """The path of a file of the data folder, which must be there."""
+    path = folder and folder / file
     if path is None or not path.exists():
         where = "give --data FOLDER" if path is None else f"no {path}"
-        raise FileNotFoundError(f"needs the file tabular/diabetes_100k.csv.gz: {where}")
-    return read_rows(path)
+        raise FileNotFoundError(f"needs the file {file}: {where}")
+    return path
 
 
 def read_rows(path: Path) -> Rows:
     """A file of numbers with a last column y, standardised."""
+    X, y = read_numbers(path)
+    return Rows(standardised(X), y)
+
+
+def read_numbers(path: Path) -> Rows:
+    """A file of numbers with a last column y, as they are."""
     table = pd.read_csv(path)
-    return Rows(standardised(table.drop(columns="y")), table["y"].to_numpy(dtype=float))
+    return Rows(table.drop(columns="y").to_numpy(dtype=float), table["y"].to_numpy(dtype=float))
 
 
 def credit_card_2023(folder: Path | None) -> Rows:

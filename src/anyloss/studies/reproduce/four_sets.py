@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,17 @@ from anyloss.studies.reproduce.text import columns, signed
 METRICS = ("accuracy", "f1", "gmean", "balanced_accuracy")
 DIGITS = 6
 QUICK = ("random", "breast-cancer")
+
+
+def report(request: runs.Request) -> str:
+    """Table 17 of the sets asked for, run and told; the two that need no file if quick."""
+    names = asked(request, QUICK)
+    return table17_text(*table17(names, request.folder, request.out, request.told))
+
+
+def asked(request: runs.Request, quick: tuple[str, ...] = QUICK[1:]) -> tuple[str, ...]:
+    """The sets asked for; if none and quick, these."""
+    return request.datasets or (quick if request.quick else ())
 
 
 def rates(dataset: str) -> dict[str, float]:
@@ -31,24 +42,42 @@ def table17(
     names: Sequence[str] = (),
     folder: Path | None = None,
     out: Path = Path("reproduce-table17.csv"),
-    told: runs.Told = lambda done, total, name: None,
+    told: runs.Told = runs.silent,
 ) -> tuple[Any, dict[str, str]]:
     """The tidy comparison, and why the other data sets are not at hand."""
-    unknown = [name for name in names if name not in TABLE17]
-    if unknown:
-        raise ValueError(f"data sets must be among {', '.join(TABLE17)}; got {', '.join(unknown)}")
-    jobs, absent = [], {}
-    for name in dict.fromkeys(names or TABLE17):
-        published, make = TABLE17[name]
-        try:
-            rows = make(folder)
-        except FileNotFoundError as error:
-            absent[name] = str(error)
-            continue
-        jobs.append(runs.Job(name, partial(Rows, *rows), rates(published)))
+    there, absent = at_hand(names, folder)
+    jobs = [
+        runs.slp_job(name, partial(Rows, *rows), rates(TABLE17[name][0]))
+        for name, rows in there.items()
+    ]
     table = compared(runs.run(jobs, out, told))
     runs.write(table, out, figures="Table 17", absent=absent)
     return table, absent
+
+
+def at_hand(
+    names: Sequence[str] = (), folder: Path | None = None
+) -> tuple[dict[str, Rows], dict[str, str]]:
+    """The rows of these of the four sets (default: all), and why others are not at hand."""
+    unknown = [name for name in names if name not in TABLE17]
+    if unknown:
+        raise ValueError(f"data sets must be among {', '.join(TABLE17)}; got {', '.join(unknown)}")
+    there, absent = {}, {}
+    for name in dict.fromkeys(names or TABLE17):
+        try:
+            there[name] = TABLE17[name][1](folder)
+        except FileNotFoundError as error:
+            absent[name] = str(error)
+    return there, absent
+
+
+def not_at_hand(absent: Mapping[str, str]) -> list[str]:
+    """A line for each set that is not at hand.
+
+    >>> not_at_hand({"diabetes": "no file"})
+    ['not at hand: diabetes: no file']
+    """
+    return [f"not at hand: {name}: {reason}" for name, reason in absent.items()]
 
 
 def compared(scores: Any) -> Any:
@@ -73,7 +102,7 @@ def table17_text(table: Any, absent: dict[str, str]) -> str:
     header = ("data set", "loss", "metric", "published", "ours", "difference")
     parts = ["AnyLoss, Table 17: single-layer perceptron, mean of ten folds", ""]
     parts += [columns(header, rows), ""] if rows else []
-    parts += [f"not at hand: {name}: {reason}" for name, reason in absent.items()]
+    parts += not_at_hand(absent)
     for name, group in table.groupby("dataset", sort=False):
         parts.append(f"{name}: {int(group['agrees'].sum())} of {len(group)} exact")
     parts.append(f"exact matches: {int(table['agrees'].sum())} of {len(table)}")

@@ -1,4 +1,4 @@
-"""The scores behind AnyLoss's Table 15, set by set, and the statistics drawn from them.
+"""The scores behind AnyLoss's Tables 15 and 16, set by set, and the statistics drawn from them.
 
 The authors published their scores with four decimals or so; those of the rebuilt data sets are
 compared cell by cell. Winning numbers, the Bayesian sign test and Table 4 are computed from the
@@ -7,6 +7,7 @@ authors' scores and from ours by the same functions.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from anyloss.studies.reproduce import runs
-from anyloss.studies.reproduce.data import read_rows
-from anyloss.studies.reproduce.published import slp_scores
+from anyloss.studies.reproduce import networks, runs
+from anyloss.studies.reproduce.data import Rows, read_rows
+from anyloss.studies.reproduce.published import authors_scores
 
 TOLERANCE = 1.5e-4
 DIGITS = 4  # of the published scores: what is equal in them is a tie
@@ -25,6 +26,8 @@ RATES = {
     "MSE": 0.01, "BCE": 0.1, "L_A": 0.005, "L_F1": 0.01, "L_F0.5": 0.005, "L_F2": 0.005,
     "L_G": 0.005, "L_B": 0.005,
 }  # fmt: skip
+# Table 16's, of the networks; it has no other losses.
+NETWORK_RATES = {"MSE": 0.005, "BCE": 0.003, "L_A": 0.005, "L_F1": 0.001, "L_G": 0.01, "L_B": 0.005}
 # A metric, and the loss that aims at it.
 AIMS = {"accuracy": "L_A", "f1": "L_F1", "gmean": "L_G", "balanced_accuracy": "L_B"}
 OURS, RIVALS = "AnyLoss", ("MSE", "BCE")
@@ -56,25 +59,50 @@ def table15(
     folder: Path | None,
     quick: bool = False,
     out: Path = Path("reproduce-table15.csv"),
-    told: runs.Told = lambda done, total, name: None,
+    told: runs.Told = runs.silent,
 ) -> Any:
     """The tidy comparison: a row per data set, loss and metric."""
     folder, index = sets(folder, quick)
-    published = slp_scores(folder).rename(columns={"score": "published"})
-    jobs = [
-        runs.Job(row.name, partial(read_rows, folder / row.file), RATES)
-        for row in index.itertuples(index=False)
-    ]
-    table = runs.run(jobs, out, told).merge(index, left_on="dataset", right_on="name")
-    table = table.drop(columns=["name", "file"])
-    table = table.merge(published, on=["table14", "loss", "metric"], how="left", validate="1:1")
-    table["difference"] = table["ours"] - table["published"]
-    table["agrees"] = table["difference"].abs() <= TOLERANCE
+    jobs = [runs.slp_job(name, read, RATES) for name, read in readers(folder, index)]
+    table = _compared(runs.run(jobs, out, told), folder, index, "SLP")
     runs.write(table, out, figures="Table 15", rates=RATES, tolerance=TOLERANCE)
     return table
 
 
-def results(scores: Any, column: str) -> Any:
+def table16(
+    folder: Path | None,
+    quick: bool = False,
+    out: Path = Path("reproduce-table16.csv"),
+    told: runs.Told = runs.silent,
+) -> Any:
+    """The same of networks, by a protocol that keeps the folds apart, as the authors' did not."""
+    folder, index = sets(folder, quick)
+    goals = {loss: networks.goal(loss, rate) for loss, rate in NETWORK_RATES.items()}
+    jobs = [networks.job(name, read, goals, NETWORK_RATES) for name, read in readers(folder, index)]
+    found = runs.run(jobs, out, told, networks.SETTINGS)
+    table = _compared(found, folder, index, "MLP")
+    runs.write(table, out, networks.SETTINGS, figures="Table 16", rates=NETWORK_RATES)
+    return table
+
+
+def readers(folder: Path, index: Any) -> list[tuple[str, Callable[[], Rows]]]:
+    """The names of the sets, and who reads them."""
+    return [
+        (row.name, partial(read_rows, folder / row.file)) for row in index.itertuples(index=False)
+    ]
+
+
+def _compared(found: Any, folder: Path, index: Any, structure: str) -> Any:
+    """Scores with the authors' beside them."""
+    published = authors_scores(folder, structure).rename(columns={"score": "published"})
+    table = found.merge(index, left_on="dataset", right_on="name").drop(columns=["name", "file"])
+    table = table.merge(published, on=["table14", "loss", "metric"], how="left", validate="1:1")
+    table["difference"] = table["ours"] - table["published"]
+    table["agrees"] = table["difference"].abs() <= TOLERANCE
+    return table
+
+
+def results(scores: Any, column: str, model: str = "SLP") -> Any:
     """Scores as `anyloss.studies.statistics` takes them: MSE, BCE and the loss aimed at the metric.
 
     `scores` has the columns dataset, loss, metric and the given one; rows and positives if known.
@@ -84,7 +112,7 @@ def results(scores: Any, column: str) -> Any:
     kept = scores[aim.notna() & (ours | scores["loss"].isin(RIVALS))]
     table = pd.DataFrame(
         {
-            "model": "SLP",
+            "model": model,
             "metric": kept["metric"],
             "dataset": kept["dataset"],
             "method": np.where(ours[kept.index], OURS, kept["loss"]),

@@ -1,7 +1,8 @@
 """The figures that the AnyLoss paper and its authors published.
 
-Those of Tables 1 and 17 come with the package (`published.csv`, which names its source). The scores
-behind Table 15, 102 data sets x 8 losses x 6 metrics, are read from `paper/` of a data folder.
+Those of Table 1 and of the four imbalanced data sets come with the package (`published.csv`, which
+names its source). The scores behind Tables 15 and 16, 102 data sets x 8 losses x 6 metrics, are
+read from `paper/` of a data folder.
 """
 
 from __future__ import annotations
@@ -22,17 +23,19 @@ def _figures() -> Any:
         return pd.read_csv(file, comment="#", dtype=str, keep_default_na=False)
 
 
-def figures(table: int, dataset: str, metric: str) -> dict[str, str]:
+def figures(table: int, dataset: str, metric: str, structure: str = "SLP") -> dict[str, str]:
     """The printed figures of a table by loss, as text: trailing zeros are digits too.
 
     >>> figures(17, "random_10000", "accuracy")["MSE"]
     '0.898000'
-    >>> figures(1, "1e-15", "max")
+    >>> figures(18, "breast_cancer_393", "f1", "MLP")["L_F1"]
+    '1.000000'
+    >>> figures(1, "1e-15", "max", "")
     {'': '73.47'}
     """
     found = _figures()
-    keys = (("table", str(table)), ("dataset", dataset), ("metric", metric))
-    for column, value in keys:
+    keys = {"table": str(table), "dataset": dataset, "structure": structure, "metric": metric}
+    for column, value in keys.items():
         found = found[found[column] == value]
     return dict(zip(found["loss"], found["value"], strict=True))
 
@@ -47,16 +50,22 @@ def levels() -> list[str]:
     return list(found.loc[found["table"] == "1", "dataset"].unique())
 
 
-def slp_scores(folder: Path) -> Any:
-    """The authors' scores of the single-layer perceptron: table14, loss, metric and score."""
+def authors_scores(folder: Path, structure: str = "SLP") -> Any:
+    """The authors' scores of a structure, SLP or MLP: table14, loss, metric and score."""
     scores = _read(folder, SCORES_FILE, ["table14", "structure", "loss", "metric", "score"])
-    return scores[scores["structure"] == "SLP"].drop(columns="structure")
+    return scores[scores["structure"] == structure].drop(columns="structure")
 
 
-def printed(folder: Path, table: int) -> Any:
-    """The figures of a printed table for the single-layer perceptron."""
+def printed(folder: Path, table: int, structure: str = "SLP") -> Any:
+    """The figures of a printed table of AnyLoss for a structure."""
+    found = printed_in(folder, "AnyLoss", table)
+    return found[found["structure"] == structure]
+
+
+def printed_in(folder: Path, paper: str, table: int) -> Any:
+    """All figures of a table of `paper`, "AnyLoss" or "Bridging the Gap"."""
     found = _read(folder, TABLES_FILE, ["source", "table", "dataset", "structure", "loss"])
-    ours = found["source"].str.startswith("AnyLoss") & (found["structure"] == "SLP")
+    ours = found["source"].str.startswith(paper)
     return found[ours & (found["table"].astype(str) == str(table))]
 
 

@@ -8,8 +8,17 @@ from typing import Any
 import pandas as pd
 
 from anyloss.steps import SIGNIFICAND_BITS, scale_range
+from anyloss.studies.reproduce import runs
 from anyloss.studies.reproduce.published import figures, levels
 from anyloss.studies.reproduce.text import columns, signed
+
+
+def report(request: runs.Request) -> str:
+    """Table 1, computed, written and told."""
+    ranges = table1()
+    runs.write(ranges, request.out, figures="Table 1")
+    request.told(1, 1, "table1")
+    return table1_text(ranges)
 
 
 def printed_range(level: str, dtype: str) -> tuple[float, float]:
@@ -28,7 +37,7 @@ def table1() -> Any:
     for level in levels():
         for dtype in SIGNIFICAND_BITS:
             for bound, ours in zip(("min", "max"), printed_range(level, dtype), strict=True):
-                theirs = figures(1, level, bound)[""] if dtype == "float64" else None
+                theirs = figures(1, level, bound, "")[""] if dtype == "float64" else None
                 rows.append((level, dtype, bound, theirs, ours))
     table = pd.DataFrame(rows, columns=["level", "dtype", "bound", "published", "ours"])
     table["published"] = table["published"].astype(float)

@@ -1,4 +1,4 @@
-"""Running the perceptron on many data sets: resumable, with a record of how it was done."""
+"""Running a model on many data sets: resumable, with a record of how it was done."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from anyloss import __version__
+from anyloss.arithmetic import Array
 from anyloss.studies.datasets import fingerprint
 from anyloss.studies.journal import Journal
 from anyloss.studies.outputs import check_output, write_table
@@ -20,62 +21,80 @@ Told = Callable[[int, int, str], None]  # how many are done, of how many, and th
 LIBRARIES = ("numpy", "torch", "scikit-learn", "pandas")
 
 
+def silent(done: int, total: int, name: str) -> None:
+    """Tell nobody."""
+
+
+class Request(NamedTuple):
+    """What is asked for: where results go, where data are, which sets, and who is told."""
+
+    out: Path
+    folder: Path | None = None
+    datasets: tuple[str, ...] = ()
+    quick: bool = False
+    told: Told = silent
+
+
 class Job(NamedTuple):
-    """A data set to train on, and the learning rates of the losses."""
+    """A data set, what is done with it, and how to know that again: something JSON can tell."""
 
     name: str
     read: Callable[[], Rows]
-    rates: Mapping[str, float]
+    key: Any
+    work: Callable[[Array, Array], list[dict[str, Any]]]
 
 
-def settings() -> dict[str, Any]:
-    """What the scores depend on, beside data and learning rates."""
-    return {
-        "anyloss": __version__,
-        "model": "single-layer perceptron",
-        "folds": slp.FOLDS,
-        "seed": slp.SEED,
-        "epochs": slp.EPOCHS,
-        "scale": slp.SCALE,
-        "factors": slp.FACTORS,
-    }
+def slp_job(name: str, read: Callable[[], Rows], rates: Mapping[str, float]) -> Job:
+    """Train the single-layer perceptron with these learning rates."""
+    return Job(name, read, dict(rates), lambda X, y: score_rows(slp.scores(X, y, rates)))
 
 
-def run(jobs: Sequence[Job], out: Path, told: Told = lambda done, total, name: None) -> Any:
-    """The scores of the jobs as a table: dataset, loss, metric, ours.
+def score_rows(found: Mapping[str, Mapping[str, float]]) -> list[dict[str, Any]]:
+    """Scores by loss and metric as rows.
 
-    What the journal beside `out` holds is not run again; a job is known by its name, its learning
-    rates and its data.
+    >>> score_rows({"BCE": {"f1": 0.5}})
+    [{'loss': 'BCE', 'metric': 'f1', 'ours': 0.5}]
     """
-    import pandas as pd
-
-    check_output(out)
-    rows: list[dict[str, Any]] = []
-    with Journal(out.with_suffix(".journal.jsonl"), settings()) as journal:
-        for done, job in enumerate(jobs):
-            told(done, len(jobs), job.name)
-            X, y = job.read()
-            key = json.dumps([job.name, dict(job.rates), fingerprint(X, y)])
-            if key not in journal.results:
-                journal.add(key, _rows(job, slp.scores(X, y, job.rates)))
-            rows += journal.results[key]
-    told(len(jobs), len(jobs), "")
-    return pd.DataFrame(rows, columns=["dataset", "loss", "metric", "ours"])
-
-
-def _rows(job: Job, found: dict[str, dict[str, float]]) -> list[dict[str, Any]]:
     return [
-        {"dataset": job.name, "loss": loss, "metric": metric, "ours": value}
+        {"loss": loss, "metric": metric, "ours": value}
         for loss, values in found.items()
         for metric, value in values.items()
     ]
 
 
-def write(table: Any, out: Path, **more: Any) -> None:
+def run(
+    jobs: Sequence[Job],
+    out: Path,
+    told: Told = silent,
+    settings: Mapping[str, Any] = slp.SETTINGS,
+) -> Any:
+    """The rows of all jobs as a table, with their data set before them.
+
+    What the journal beside `out` holds is not run again; a job is known by its name, its key and
+    its data.
+    """
+    import pandas as pd
+
+    check_output(out)
+    rows: list[dict[str, Any]] = []
+    header = {"anyloss": __version__, **settings}
+    with Journal(out.with_suffix(".journal.jsonl"), header) as journal:
+        for done, job in enumerate(jobs):
+            told(done, len(jobs), job.name)
+            X, y = job.read()
+            key = json.dumps([job.name, job.key, fingerprint(X, y)])
+            if key not in journal.results:
+                journal.add(key, [{"dataset": job.name, **row} for row in job.work(X, y)])
+            rows += journal.results[key]
+    told(len(jobs), len(jobs), "")
+    return pd.DataFrame(rows)
+
+
+def write(table: Any, out: Path, settings: Mapping[str, Any] = slp.SETTINGS, **more: Any) -> None:
     """The tidy table, and beside it, as JSON, seed, settings and versions."""
     check_output(out)
     out.parent.mkdir(parents=True, exist_ok=True)
-    record = settings() | more
+    record = {"anyloss": __version__, **settings, **more}
     record["versions"] = {"python": platform.python_version()} | {x: version(x) for x in LIBRARIES}
     write_table(table, out)
     out.with_suffix(".json").write_text(json.dumps(record, indent=1) + "\n")

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -39,6 +40,14 @@ BETAS = {"L_F1": 1.0, "L_F0.5": 0.5, "L_F2": 2.0}
 # Equation 19 of the paper has the factor 2 where the root's derivative is 1/2, and so had the code.
 FACTORS = {"L_G": 4.0}
 LINEAR = {"L_A": "accuracy", "L_B": "balanced_accuracy"}  # slopes that no decision changes
+SETTINGS = {
+    "model": "single-layer perceptron",
+    "folds": FOLDS,
+    "seed": SEED,
+    "epochs": EPOCHS,
+    "scale": SCALE,
+    "factors": FACTORS,
+}
 NUMBERS = 2**17  # of a block of rows: larger ones leave the cache, smaller ones are more calls
 
 SHIFT = torch.tensor(-SCALE / 2, dtype=torch.float64)
@@ -82,9 +91,15 @@ def scores(
 
 def fold_scores(weights: Array, X: Array, y: Array, folds: Folds) -> dict[str, Array]:
     """The test score of each fold per metric, decided at logit 0 (probability 0.5)."""
+    decisions = [X[test] @ w > 0 for w, (_, test) in zip(weights, folds, strict=True)]
+    return test_scores(decisions, y, folds)
+
+
+def test_scores(decisions: Sequence[Array], y: Array, folds: Folds) -> dict[str, Array]:
+    """The score of each fold per metric, from the decisions on its test rows."""
     cells = []
-    for w, (_, test) in zip(weights, folds, strict=True):
-        decision, truth = X[test] @ w > 0, y[test] > 0
+    for decision, (_, test) in zip(decisions, folds, strict=True):
+        truth = y[test] > 0
         pairs = ((decision, truth), (~decision, truth), (decision, ~truth), (~decision, ~truth))
         cells.append([float((a & b).sum()) for a, b in pairs])
     tp, fn, fp, tn = np.array(cells).T
@@ -95,26 +110,37 @@ def train(
     X: Array, y: Array, folds: Folds, rates: Mapping[str, float], epochs: int = EPOCHS
 ) -> dict[str, Array]:
     """Weights of shape `(folds, columns)` per loss; `X` holds the intercept's column already."""
+    with one_thread(), torch.inference_mode():
+        return next(islice(steps(X, y, folds, rates), epochs, None))
+
+
+def steps(
+    X: Array, y: Array, folds: Folds, rates: Mapping[str, float]
+) -> Iterator[dict[str, Array]]:
+    """The weights before the first step, after it, after the second one, and so on without end.
+
+    The arrays are those that are trained: they change with the next step.
+    """
     unknown = [loss for loss in rates if loss not in LOSSES]
     if unknown or not rates:
         raise ValueError(f"losses must be among {', '.join(LOSSES)}; got {unknown or 'none'}")
     y = np.asarray(y, dtype=float)
     order = (*PLAIN, *LINEAR, *BETAS, "L_G")
     losses = [loss for loss in order if loss in rates]
-    with _one_thread(), torch.inference_mode():
-        batch = _Batch(X, y, folds, losses)
-        rate = torch.tensor([rates[loss] for loss in losses], dtype=torch.float64)
-        rate = rate.repeat_interleave(len(folds))[:, None]
-        weights = torch.zeros(len(rate), X.shape[1], dtype=torch.float64)
-        for _ in range(epochs):
-            weights -= rate * batch.gradient(weights)
+    batch = _Batch(X, y, folds, losses)
+    rate = torch.tensor([rates[loss] for loss in losses], dtype=torch.float64)
+    rate = rate.repeat_interleave(len(folds))[:, None]
+    weights = torch.zeros(len(rate), X.shape[1], dtype=torch.float64)
     parts = weights.numpy().reshape(len(losses), len(folds), -1)
     found = dict(zip(losses, parts, strict=True))
-    return {loss: found[loss] for loss in rates}
+    shown = {loss: found[loss] for loss in rates}
+    while True:
+        yield shown
+        weights -= rate * batch.gradient(weights)
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
+def one_thread() -> Iterator[None]:
     """These products are small: a second thread would slow them down."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 
 
@@ -39,3 +40,12 @@ def signed(x: float, digits: int) -> str:
     """
     shown = f"{x:+.{digits}f}"
     return shown if float(shown) else f" {0:.{digits}f}"
+
+
+def cut(x: float, digits: int) -> str:
+    """A number with its further digits cut off, not rounded.
+
+    >>> cut(0.9215, 3), cut(0.29, 2)
+    ('0.921', '0.29')
+    """
+    return f"{math.floor(round(x * 10**digits, 6)) / 10**digits:.{digits}f}"

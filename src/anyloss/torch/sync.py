@@ -1,0 +1,76 @@
+"""Parts of a batch, pooled: what a metric needs of a batch adds up, so parts exchange sums.
+
+A metric of a batch is not the mean of the metrics of its parts. Whoever holds a part (a rank, a
+micro-batch, one of a run of small batches) counts its own rows, and a `Pool` tells it the sums of
+all. The metric is that of the sums, and the gradient flows into the own rows only, times the
+pool's factor: the number of ranks, because DDP and FSDP divide by it when they average.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+Pool = Callable[[int, Tensor], tuple[Tensor, float]]
+"""The number of the step and the own sums, detached, to the sums of all and a factor."""
+
+
+def ranks(sync: bool | None, group: dist.ProcessGroup | None) -> int:
+    """How many ranks share the batch: 1 if nothing is to be exchanged.
+
+    With `sync=None` the ranks exchange where gradients are enabled, which is where all of them
+    are: a validation on one rank alone, without gradients, waits for nobody.
+
+    >>> ranks(None, None)
+    1
+    """
+    if sync is None:
+        sync = torch.is_grad_enabled()
+    if not (sync and dist.is_available() and dist.is_initialized()):
+        return 1
+    size = dist.get_world_size(group)
+    if size < 1:
+        raise ValueError("group= must be a process group that this rank is a member of")
+    return size
+
+
+def exchange(sums: Tensor, group: dist.ProcessGroup | None) -> Tensor:
+    """The sums over all ranks. All ranks must come here, with sums of one shape."""
+    total = sums.clone()
+    dist.all_reduce(total, group=group)
+    return total
+
+
+def over_ranks(sync: bool | None, group: dist.ProcessGroup | None) -> Pool | None:
+    """The pool of the rows of all ranks, or None if nothing is to be exchanged."""
+    size = ranks(sync, group)
+    return None if size == 1 else lambda step, sums: (exchange(sums, group), size)
+
+
+def once(pool: Pool) -> Pool:
+    """The pool, asked once: whoever differentiates twice is given the same answer again."""
+    answers: list[tuple[Tensor, float]] = []
+
+    def ask(step: int, sums: Tensor) -> tuple[Tensor, float]:
+        if not answers:
+            answers.append(pool(step, sums))
+        return answers[0]
+
+    return ask
+
+
+def pooled(pool: Pool, step: int, sums: Tensor) -> Tensor:
+    """The sums of all, through which the gradient reaches the own rows.
+
+    >>> own = torch.tensor([2.0], requires_grad=True)
+    >>> total = pooled(lambda step, sums: (sums + 5, 3.0), 0, own)
+    >>> total.sum().backward()
+    >>> total.item(), own.grad.item()
+    (7.0, 3.0)
+    """
+    own = sums.detach()
+    total, factor = pool(step, own)
+    return total + factor * (sums - own)

@@ -1,0 +1,129 @@
+"""The training examples, with real processes on the loopback."""
+
+import importlib.util
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DistributedSampler
+
+from anyloss.torch import AnyLoss
+
+ROOT = Path(__file__).parents[1]
+EXAMPLES = ROOT / "examples"
+ENVIRONMENT = os.environ | {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+
+
+def run_two(*command):
+    """Two ranks, started as torchrun starts them, without its agent; what the first one prints."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    given = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": "2"}
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, *map(str, command)],
+            env=ENVIRONMENT | given | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for rank in (0, 1)
+    ]
+    outputs = [rank.communicate(timeout=300)[0] for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [0, 0]
+    return outputs[0]
+
+
+def reference(shuffle):
+    """F1 and the sum of the weights of one process that sees batches of 128 rows."""
+    generator = torch.Generator().manual_seed(0)
+    y = (torch.rand(512, 1, generator=generator) < 0.1).float()
+    x = torch.randn(512, 4, generator=generator) + y
+    torch.manual_seed(0)
+    model, loss = nn.Linear(4, 1), AnyLoss("f1")
+    optimizer = torch.optim.SGD(model.parameters(), 1.0)
+    sampler = DistributedSampler(y, num_replicas=1, rank=0, shuffle=shuffle)
+    for epoch in range(5):
+        sampler.set_epoch(epoch)
+        for rows in torch.tensor(list(sampler)).split(128):
+            optimizer.zero_grad()
+            loss(model(x[rows]), y[rows]).backward()
+            optimizer.step()
+    weights = torch.cat([p.reshape(-1) for p in model.parameters()])
+    return loss.score(model(x), y).item(), weights.sum().item()
+
+
+@pytest.mark.parametrize(
+    ("package", "arguments", "shuffle"),
+    [
+        ("torchrun", [], False),
+        ("accelerate", [], False),
+        ("transformers", [], False),
+        ("lightning", ["2"], True),  # which always shuffles what it trains on
+    ],
+)
+def test_two_processes_train_as_one(package, arguments, shuffle):
+    if package != "torchrun" and not importlib.util.find_spec(package):
+        pytest.skip(f"{package} is not installed")
+    output = run_two(EXAMPLES / f"train_{package}.py", *arguments)
+    found = re.search(r"F1: ([\d.]+), sum of the weights: ([\d.-]+)", output)
+    assert [float(x) for x in found.groups()] == pytest.approx(reference(shuffle), abs=2e-6)
+
+
+@pytest.fixture
+def shards(tmp_path):
+    """Three files of different sizes, in row groups of 200."""
+    generator, folder = np.random.default_rng(0), tmp_path / "shards"
+    folder.mkdir()
+    for name, rows in (("a", 700), ("b", 300), ("c", 450)):
+        y = (generator.random(rows) < 0.1).astype(int)
+        x = generator.normal(size=(rows, 3)) * 5 + 3 + 8 * y[:, None]
+        table = pa.table({f"x{k}": x[:, k] for k in range(3)} | {"y": y})
+        pq.write_table(table, folder / f"{name}.parquet", row_group_size=200)
+    return folder
+
+
+def test_a_killed_worker_is_restarted_and_goes_on_from_the_checkpoint(shards, tmp_path):
+    script, epochs = EXAMPLES / "distributed" / "train.py", 25
+    options = ["--epochs", epochs, "--batch", 32]
+    command = [*TORCHRUN, "--max-restarts=2", script, shards, tmp_path / "killed.pt", *options]
+    workers, starts, scores = {}, [], {}
+    with subprocess.Popen(
+        [*map(str, command)], env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        text=True,
+    ) as agent:  # fmt: skip
+        for line in agent.stdout:
+            if found := re.match(r"rank (\d) of 2, process (\d+): epoch (\d+)", line):
+                rank, process, epoch = map(int, found.groups())
+                workers[rank] = process
+                starts.append(epoch)
+            elif found := re.match(r"epoch (\d+): F1 ([\d.]+)", line):
+                scores[int(found[1])] = float(found[2])
+                if int(found[1]) == 2 and len(starts) == 2:
+                    os.kill(workers[1], signal.SIGKILL)
+    assert agent.returncode == 0
+    assert starts[:2] == [0, 0]
+    assert len(starts) == 4
+    assert 3 <= starts[2] == starts[3] < epochs
+    assert sorted(scores) == list(range(epochs))
+    assert scores[epochs - 1] > 0.75 > scores[0]
+
+    run_two(script, shards, tmp_path / "undisturbed.pt", *options)
+    one, other = (torch.load(tmp_path / f"{name}.pt") for name in ("killed", "undisturbed"))
+    assert one["epochs"] == other["epochs"] == epochs
+    torch.testing.assert_close(one["model"], other["model"], rtol=0, atol=0)
+
+
+def test_the_distributed_example_is_short():
+    assert len((EXAMPLES / "distributed" / "train.py").read_text().splitlines()) < 150
