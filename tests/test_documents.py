@@ -47,6 +47,13 @@ def test_the_examples_of_the_boosting_page_run(capsys, monkeypatch, tmp_path):
     assert [x.name for x in tmp_path.iterdir()] == ["churn-model"]
 
 
+def test_the_examples_of_the_command_line_page_run(capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    (score,) = run_examples(ROOT / "docs" / "command_line.md", capsys)
+    assert score > 0.8
+    assert len((tmp_path / "predictions.csv").read_text().splitlines()) == 570
+
+
 def test_the_examples_of_the_distributed_page_run(capsys):
     difference, positives = run_examples(ROOT / "docs" / "distributed.md", capsys)
     assert difference < 1e-6

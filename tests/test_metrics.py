@@ -182,7 +182,7 @@ def test_a_constant_metric_has_no_gradient():
     ("spec", "params", "error", "message"),
     [
         ("f1x", {}, ValueError, "did you mean 'f1'"),
-        ("f2", {}, ValueError, "'fbeta' with beta=2"),
+        ("f2", {}, ValueError, "'fbeta\\(beta=2\\)'"),
         ("roc-auc", {}, ValueError, "AUROCLoss"),
         ("qqqqqq", {}, ValueError, "known: "),
         (3, {}, TypeError, "got int"),

@@ -47,13 +47,15 @@ def wheel(tmp_path_factory):
     return path
 
 
-def test_the_wheel_carries_types_and_published_figures_but_no_data(wheel):
+def test_the_wheel_carries_types_templates_and_published_figures_but_no_data(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     assert "anyloss/py.typed" in names
     assert "anyloss/torch/loss.py" in names
     others = {n for n in names if not n.endswith((".py", "py.typed")) and ".dist-info/" not in n}
-    assert others == {"anyloss/studies/reproduce/published.csv"}
-    text = zipfile.ZipFile(wheel).read(*others).decode()
+    published = "anyloss/studies/reproduce/published.csv"
+    templates = {f"anyloss/report/templates/{x}" for x in ("page.html", "style.css")}
+    assert others == {published, *templates}
+    text = zipfile.ZipFile(wheel).read(published).decode()
     assert "KDD 2024" in text.splitlines()[0] + text.splitlines()[1]
     assert len(text) < 30_000
 
@@ -70,5 +72,7 @@ def test_the_wheel_works_in_an_empty_environment_with_numpy_alone(wheel, tmp_pat
     listed = run(str(python), "-m", "pip", "list", "--format=freeze", "--disable-pip-version-check")
     packages = {line.split("==")[0].lower() for line in listed.split()}
     assert packages <= {"anyloss", "numpy", "pip", "setuptools"}
-    missing = subprocess.run([python, "-c", "import anyloss.torch"], capture_output=True, text=True)
-    assert "pip install 'anyloss[torch]'" in missing.stderr
+    for room in ("torch", "report"):
+        code = f"import anyloss.{room}"
+        missing = subprocess.run([python, "-c", code], capture_output=True, text=True)
+        assert f"pip install 'anyloss[{room}]'" in missing.stderr

@@ -12,7 +12,8 @@ import pandas as pd
 import pytest
 
 import anyloss
-from anyloss.cli import TABLES, main
+from anyloss.cli import main
+from anyloss.cli.studies import TABLES
 from anyloss.steps import Amplified
 from anyloss.studies.outputs import check_output
 from anyloss.studies.reproduce import REPORTS, reproduce, slp

@@ -27,6 +27,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import anyloss
+from anyloss.models import load_model, save_model
 from anyloss.recipe import finish, start
 from anyloss.sklearn import AnyLossClassifier
 from anyloss.tables import for_tables
@@ -339,14 +340,26 @@ def test_what_cannot_be_saved_or_loaded(tmp_path):
     text = (tmp_path / "good" / "model.json").read_text()
     for changed, message in (
         (text[:-20], "damaged"),
-        (text.replace('"anyloss": 1', '"anyloss": 9'), "version 1"),
+        (text.replace('"anyloss": 2', '"anyloss": 9'), "version 2"),
         (text.replace("AnyLossClassifier", "Other"), "kind 'Other'"),
-        (text.replace('"classes"', '"klasses"'), "not a complete model folder"),
-        (text.replace('"<i8"', '"V8"'), "numbers or text"),
+        (text.replace('"<i8"', '"V8"'), r"model\.json was changed since it was saved"),
     ):
         (tmp_path / "good" / "model.json").write_text(changed)
         with pytest.raises(ValueError, match=message):
             AnyLossClassifier.load(tmp_path / "good")
+    (tmp_path / "good" / "model.json").write_text(text)
+    stored, arrays = load_model(tmp_path / "good", "AnyLossClassifier")
+    for changed, message in (
+        (stored | {"classes": None}, "not a complete model folder"),
+        (stored | {"classes": {"dtype": "V8", "values": []}}, "numbers or text"),
+    ):
+        save_model(tmp_path / "good", "AnyLossClassifier", changed, arrays)
+        with pytest.raises(ValueError, match=message):
+            AnyLossClassifier.load(tmp_path / "good")
+    with open(tmp_path / "good" / "arrays.safetensors", "ab") as file:
+        file.write(b"1")
+    with pytest.raises(ValueError, match=r"arrays\.safetensors was changed"):
+        AnyLossClassifier.load(tmp_path / "good")
 
 
 def test_sparse_rows_are_refused_clearly():

@@ -1,6 +1,7 @@
 """TableEncoder: data frames as a CSV file gives them, as numbers without gaps."""
 
 import io
+import json
 from datetime import date
 from decimal import Decimal
 
@@ -9,9 +10,12 @@ import pandas as pd
 import pytest
 import sklearn
 from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
 from sklearn.exceptions import NotFittedError
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.preprocessing import OneHotEncoder
 
 from anyloss.tables import TableEncoder, for_tables
 
@@ -287,3 +291,70 @@ def test_a_fitted_pipeline_takes_gaps_in_a_column_that_had_none():
         *("age", "member", "missingindicator_age"),
         *("city=Lima", "city=Oslo", "city=Rome", "city is missing"),
     ]
+
+
+def nasty(n=60, seed=0):
+    """Columns that are hard to store: gaps, quotes, unicode, rare values, numbers of any size."""
+    rng = np.random.default_rng(seed)
+    words = [
+        "",
+        " ",
+        "=1+1",
+        "nan",
+        "None",
+        'say "hi"',
+        "a,b\nc",
+        "\u00e9",
+        "\U0001f600",
+        "z",
+    ]
+    frame = pd.DataFrame(
+        {
+            "size": rng.choice([1e-300, 1e300, -0.0, 1 / 3, np.nan], n),
+            "flag": rng.choice(np.array([True, False, None], dtype=object), n),
+            "word": rng.choice(np.array([*words, None], dtype=object), n),
+            "many": rng.choice(np.array([f"v{k % 17}" for k in range(40)], dtype=object), n),
+            "never empty": rng.integers(0, 2**53, n),
+            "constant": "x",
+        }
+    )
+    frame.loc[0, "many"] = "v\u2028"
+    return frame
+
+
+@pytest.mark.parametrize("most", [2, 3, 11, 12, 13, 20, None])
+def test_the_encoder_gives_what_scikit_learns_transformers_give(most):
+    frame, new = nasty(), nasty(seed=1)
+    encoder = TableEncoder(max_categories=most).fit(frame)
+    texts = OneHotEncoder(
+        handle_unknown="infrequent_if_exist", max_categories=most, sparse_output=False
+    )
+    numbers = SimpleImputer(strategy="median", add_indicator=True)
+    reference = ColumnTransformer(
+        [("n", numbers, ["size", "flag", "never empty"]), ("t", texts, ["word", "many"])]
+    )
+
+    def plain(frame):
+        numbers = frame[["size", "flag", "never empty"]].astype(float)
+        texts = (
+            frame[["word", "many"]].astype(object).where(frame[["word", "many"]].notna(), np.nan)
+        )
+        return pd.concat([numbers, texts], axis=1)
+
+    reference.fit(plain(frame))
+    np.testing.assert_array_equal(encoder.transform(frame), reference.transform(plain(frame)))
+    np.testing.assert_array_equal(encoder.transform(new), reference.transform(plain(new)))
+
+
+@pytest.mark.parametrize("most", [2, 12, None])
+def test_an_encoder_out_of_json_is_the_same_encoder(most):
+    frame, new = nasty(), nasty(seed=1)
+    encoder = TableEncoder(max_categories=most).fit(frame)
+    again = TableEncoder.from_json(json.loads(json.dumps(encoder.to_json(), allow_nan=False)))
+    for rows in (frame, new, new[new.columns[::-1]]):
+        assert again.transform(rows).tobytes() == encoder.transform(rows).tobytes()
+    assert again.get_feature_names_out().tolist() == encoder.get_feature_names_out().tolist()
+    assert again.sources().tolist() == encoder.sources().tolist()
+    assert again.dropped_ == encoder.dropped_ == ["constant"]
+    assert again.feature_names_in_.tolist() == list(frame)
+    assert again.get_params() == encoder.get_params()

@@ -6,7 +6,7 @@ This package needs NumPy only. Front-ends are imported by name: `anyloss.torch`,
 from anyloss import steps
 from anyloss.counts import Counts, counts, score
 from anyloss.metrics import METRICS, Metric, metric
-from anyloss.slopes import gradient
+from anyloss.slopes import explain, gradient
 from anyloss.steps import scale_range
 from anyloss.threshold import Threshold, best_threshold
 
@@ -19,6 +19,7 @@ __all__ = [
     "Threshold",
     "best_threshold",
     "counts",
+    "explain",
     "gradient",
     "metric",
     "scale_range",

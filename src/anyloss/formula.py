@@ -178,3 +178,63 @@ class _Parser:
     def fault(self, message: str, column: int) -> ValueError:
         shown = self.text.replace("\t", " ")
         return ValueError(f"{message}\n    {shown}\n    {' ' * max(column, 0)}^")
+
+
+# How strongly an operator binds, and how strongly its left and right part must, to stand bare.
+# A quotient stands in parentheses within a product, though it need not, for the reader's sake.
+_BINDS = {"+": (1, 1, 1), "-": (1, 1, 2), "/": (2, 2, 4), "*": (3, 3, 3), "**": (4, 5, 5)}
+
+
+class Written:
+    """A cell or parameter that writes down what a metric does with it.
+
+    >>> tp, fn = Written("tp"), Written("fn")
+    >>> str(1 - tp / (tp + 2 * fn)), str((tp * fn) ** 0.5)
+    ('1 - tp / (tp + 2*fn)', 'sqrt(tp*fn)')
+    """
+
+    def __init__(self, text: str, binds: int = 5) -> None:
+        self.text, self.binds = text, binds
+
+    def __str__(self) -> str:
+        return self.text
+
+    def _with(self, symbol: str, other: Any, *, turned: bool = False) -> Written:
+        other = other if isinstance(other, Written) else Written(f"{other:g}")
+        left, right = (other, self) if turned else (self, other)
+        if symbol == "**" and right.text == "0.5":
+            return Written(f"sqrt({left.text})")
+        binds, *wanted = _BINDS[symbol]
+        first, second = (
+            part.text if part.binds >= least else f"({part.text})"
+            for part, least in zip((left, right), wanted, strict=True)
+        )
+        space = "" if symbol in ("*", "**") else " "
+        return Written(f"{first}{space}{symbol}{space}{second}", binds)
+
+    def __add__(self, other: Any) -> Written:
+        return self._with("+", other)
+
+    def __radd__(self, other: Any) -> Written:
+        return self._with("+", other, turned=True)
+
+    def __sub__(self, other: Any) -> Written:
+        return self._with("-", other)
+
+    def __rsub__(self, other: Any) -> Written:
+        return self._with("-", other, turned=True)
+
+    def __mul__(self, other: Any) -> Written:
+        return self._with("*", other)
+
+    def __rmul__(self, other: Any) -> Written:
+        return self._with("*", other, turned=True)
+
+    def __truediv__(self, other: Any) -> Written:
+        return self._with("/", other)
+
+    def __rtruediv__(self, other: Any) -> Written:
+        return self._with("/", other, turned=True)
+
+    def __pow__(self, other: Any) -> Written:
+        return self._with("**", other)

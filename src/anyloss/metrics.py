@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from anyloss.arithmetic import NUMPY, Array, Cell
-from anyloss.formula import CELLS, Formula
+from anyloss.formula import CELLS, Formula, Written
 
 MetricFunction = Callable[..., Any]
 MetricSpec = str | MetricFunction
@@ -311,6 +311,8 @@ def metric(spec: MetricSpec | Metric, **params: float) -> Metric:
     0.5
     >>> metric(lambda tp, fn, fp, tn: tp / (tp + fn))(tp=3, fn=1, fp=0, tn=0)
     0.75
+    >>> metric("fbeta(beta=2)") == metric("fbeta", beta=2)
+    True
     >>> metric("f1_scor")
     Traceback (most recent call last):
     ...
@@ -329,6 +331,7 @@ def metric(spec: MetricSpec | Metric, **params: float) -> Metric:
             "a metric is a name, a formula such as 'tp / (tp + fn)' or a function of tp, fn, fp, "
             f"tn; got {type(spec).__name__}"
         )
+    params = {**found.params, **params}
     _check_parameters(found, params)
     for key, value in params.items():
         if not isinstance(value, int | float | np.number) or not 0 <= value < math.inf:
@@ -354,6 +357,9 @@ def _by_text(spec: str) -> Metric:
     name = "_".join(spec.lower().replace("-", " ").split())
     if name in METRICS:
         return Metric(METRICS[name].__name__, METRICS[name])
+    with_params = re.fullmatch(r"\s*(\w+)\s*\(([^()]*=[^()]*)\)\s*", spec)
+    if with_params and with_params[1].lower() in METRICS:
+        return _with_parameters(METRICS[with_params[1].lower()], with_params[2])
     if spec.strip() in CELLS or not name.isidentifier():
         return Metric(spec, Formula(spec))
     if name in RANKING:
@@ -362,10 +368,39 @@ def _by_text(spec: str) -> Metric:
             "anyloss.torch.AUROCLoss and AveragePrecisionLoss"
         )
     if beta := re.fullmatch(r"f(\d+)(?:_score)?", name):
-        raise ValueError(f"unknown metric {spec!r}; write it as 'fbeta' with beta={beta[1]}")
+        raise ValueError(f"unknown metric {spec!r}; write it as 'fbeta(beta={beta[1]})'")
     near = difflib.get_close_matches(name, METRICS, n=2, cutoff=0.4)
     hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"known: {sorted(METRICS)}"
     raise ValueError(f"unknown metric {spec!r}; {hint}")
+
+
+def _with_parameters(function: MetricFunction, text: str) -> Metric:
+    """A named metric and its parameters as they stand in its parentheses."""
+    try:
+        pairs = [part.split("=") for part in text.split(",")]
+        params = {key.strip(): float(value) for key, value in pairs}
+    except ValueError:
+        raise ValueError(
+            f"parameters are written as in 'fbeta(beta=2)'; got {function.__name__}({text})"
+        ) from None
+    return Metric(function.__name__, function, params)
+
+
+def listed() -> list[tuple[str, str, list[str]]]:
+    """Every metric: its name with its parameters, its formula, its other names.
+
+    >>> listed()[1]
+    ('precision', 'tp / (tp + fp)', ['ppv', 'positive_predictive_value'])
+    """
+    found = []
+    for name, function in METRICS.items():
+        if name == function.__name__:
+            params = list(inspect.signature(function).parameters)[len(CELLS) :]
+            shown = f"{name}({', '.join(f'{x}=1' for x in params)})" if params else name
+            text = str(_TEXTBOOK[function](**{x: Written(x) for x in (*CELLS, *params)}))
+            others = [x for x, same in METRICS.items() if same is function and x != name]
+            found.append((shown, text, others))
+    return found
 
 
 def _probe(candidate: Metric) -> None:

@@ -1,11 +1,13 @@
 """The model folder: `model.json` says what it is, other files hold the numbers.
 
 The numbers are in `arrays.safetensors`, or in a library's own files, which the description lists.
-None can run code when it is read. A folder is written aside and then moved into place.
+None can run code when it is read. A folder is written aside and then moved into place. Its
+description holds the SHA-256 of each file and of itself: a folder that was changed is refused.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import tempfile
@@ -20,8 +22,9 @@ from anyloss.arithmetic import Array
 from anyloss.metrics import METRICS, Metric, MetricSpec
 from anyloss.metrics import metric as find_metric
 
-VERSION = 1
+VERSION = 2
 DESCRIPTION, ARRAYS = "model.json", "arrays.safetensors"
+Writer = Callable[[Path], Any]
 
 
 @contextmanager
@@ -50,41 +53,78 @@ def save_folder(
     path: Path | str,
     kind: str,
     description: dict[str, Any],
-    files: Mapping[str, Callable[[Path], None]],
+    files: Mapping[str, Writer],
+    papers: Mapping[str, Writer] | None = None,
 ) -> None:
     """Write a model folder; an older model folder at that place is replaced, nothing else is.
 
-    `files` are their names and the functions that write them.
+    `files` are their names (or those of folders) and the functions that write them. `papers` lie
+    beside the model, as a report does: it can be loaded without them.
     """
-    path = Path(path)
-    if path.exists() and not _is_model_folder(path):
-        raise ValueError(f"{path} exists and is not a model folder; choose another path")
-    if set(files) != {ARRAYS}:
-        description = description | {"files": sorted(files)}
-    text = json.dumps({"anyloss": VERSION, "kind": kind, **description}, indent=2, allow_nan=False)
+    path, papers = Path(path), papers or {}
+    check_place(path)
+    about = {"anyloss": VERSION, "kind": kind, **description, "papers": sorted(papers)}
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
     try:
-        (aside / DESCRIPTION).write_text(text + "\n", encoding="utf-8")
         for name, write in files.items():
             write(aside / name)
+        about["files"] = {name: _digest_of_file(aside / name) for name in _all_files(aside)}
+        for name, write in papers.items():
+            write(aside / name)
+        about["seal"] = _seal(about)
+        text = json.dumps(about, indent=2, allow_nan=False)
+        (aside / DESCRIPTION).write_text(text + "\n", encoding="utf-8")
         aside.chmod(0o755)
-        if path.exists():
-            shutil.rmtree(path)
-        aside.rename(path)
+        _move(aside, path)
     except BaseException:
         shutil.rmtree(aside, ignore_errors=True)
         raise
 
 
+def check_place(path: Path) -> None:
+    """Refuse a path where something stands that is not a model folder.
+
+    >>> check_place(Path("/"))
+    Traceback (most recent call last):
+        ...
+    ValueError: / exists and is not a model folder; choose another path
+    """
+    if path.exists() and not _is_model_folder(path):
+        raise ValueError(f"{path} exists and is not a model folder; choose another path")
+
+
+def _move(aside: Path, path: Path) -> None:
+    """Put a folder in place; at no moment does half a folder stand there."""
+    if not path.exists():
+        aside.rename(path)
+        return
+    old = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
+    path.rename(old / path.name)
+    aside.rename(path)
+    shutil.rmtree(old)
+
+
+def _all_files(folder: Path) -> list[str]:
+    return sorted(x.relative_to(folder).as_posix() for x in folder.rglob("*") if x.is_file())
+
+
+def _digest_of_file(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _seal(about: dict[str, Any]) -> str:
+    """The SHA-256 of a description without its seal."""
+    rest = {key: value for key, value in about.items() if key != "seal"}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
+
+
 def _is_model_folder(path: Path) -> bool:
     """Whether a folder holds a model and nothing else."""
-    names = {x.name for x in path.iterdir()}
-    if names == {DESCRIPTION, ARRAYS}:
-        return True
     try:
         stored = json.loads((path / DESCRIPTION).read_text(encoding="utf-8"))
-        return bool(names == {DESCRIPTION, *stored["files"]})
+        return set(_all_files(path)) <= {DESCRIPTION, *stored["files"], *stored["papers"]}
     except (OSError, ValueError, TypeError, KeyError):
         return False
 
@@ -94,28 +134,39 @@ def load_model(path: Path | str, kind: str) -> tuple[dict[str, Any], dict[str, A
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
 
-    description = load_description(path, kind, [ARRAYS])
+    description = load_description(path, kind)
+    _require_file(Path(path), ARRAYS)
     try:
         return description, load_file(Path(path) / ARRAYS)
     except SafetensorError as error:
         raise ValueError(f"{path} cannot be read, it may be damaged: {error}") from None
 
 
-def load_description(path: Path | str, kind: str, files: list[str] | None = None) -> dict[str, Any]:
-    """Read `model.json`; the files it lists, or those named here, must be there."""
+def load_description(path: Path | str, kind: str) -> dict[str, Any]:
+    """Read `model.json`; it and the files it lists must be as they were saved."""
     path = Path(path)
     _require_file(path, DESCRIPTION)
     try:
-        description = json.loads((path / DESCRIPTION).read_text(encoding="utf-8"))
+        about = json.loads((path / DESCRIPTION).read_text(encoding="utf-8"))
     except ValueError as error:
         raise ValueError(f"{path} cannot be read, it may be damaged: {error}") from None
-    if not isinstance(description, dict) or description.get("anyloss") != VERSION:
-        raise ValueError(f"{path} is not a model folder of version {VERSION}")
-    if description.get("kind") != kind:
-        raise ValueError(f"{path} holds a model of kind {description.get('kind')!r}, not {kind!r}")
-    for name in description.get("files", []) if files is None else files:
+    if not isinstance(about, dict) or about.get("anyloss") != VERSION:
+        raise ValueError(f"{path} is not a model folder of version {VERSION}: fit and save it anew")
+    if about.get("kind") != kind:
+        raise ValueError(f"{path} holds a model of kind {about.get('kind')!r}, not {kind!r}")
+    if about.get("seal") != _seal(about):
+        raise _changed(path, DESCRIPTION)
+    for name, digest in about["files"].items():
         _require_file(path, name)
-    return description
+        if _digest_of_file(path / name) != digest:
+            raise _changed(path, name)
+    return about
+
+
+def _changed(path: Path, name: str) -> ValueError:
+    return ValueError(
+        f"{path}: {name} was changed since it was saved, or may be damaged; fit and save it anew"
+    )
 
 
 def _require_file(path: Path, name: str) -> None:

@@ -8,7 +8,9 @@ cells that carry their slopes (`arithmetic.Cell`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -56,6 +58,62 @@ def binary_slopes(counts: Counts, chosen: Metric, smooth: float = 0.0, ops: Ops 
     """
     result = chosen(*_seeded(counts, smooth, ops))
     return Slopes(result.value, result.A, result.B)
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The metric of some counts, and what it gains by one hit more, or one false alarm more.
+
+    `threshold` is the probability above which calling a row positive pays; None where probability
+    does not tell, because calling rows positive helps (or harms) whatever they are.
+    """
+
+    metric: str
+    counts: Counts
+    score: float
+    hit: float
+    alarm: float
+    threshold: float | None
+
+    def words(self) -> str:
+        """The same in words."""
+        cells = ", ".join(f"{name}={value:g}" for name, value in vars(self.counts).items())
+        lines = [
+            f"{self.metric} of {cells}: {self.score:.6f}",
+            f"one positive row more that is found (tp + 1, fn - 1): {self.hit:+.6f}",
+            f"one false alarm more (fp + 1, tn - 1): {self.alarm:+.6f}",
+        ]
+        if self.hit > 0 > self.alarm:
+            lines.append(f"a hit is worth {self.hit / -self.alarm:.2f} false alarms")
+        if self.threshold is None:
+            return "\n".join([*lines, "threshold: none; the probability of a row does not tell"])
+        above = f"threshold: call a row positive if its probability is above {self.threshold:.4f}"
+        return "\n".join([*lines, f"{above} (probabilities must be calibrated)"])
+
+
+def explain(
+    metric: MetricSpec | Metric = "f1", *, tp: float, fn: float, fp: float, tn: float
+) -> Explanation:
+    """What one decision more is worth to a metric at these counts, and the threshold it implies.
+
+    Near the counts a metric is linear: a positive row that is called adds A (a hit more, a miss
+    less), a negative one adds B (a false alarm more). A row that is positive with probability p
+    adds p A + (1 - p) B when it is called, which is above 0 for p > -B / (A - B). For F1 that is
+    half of F1, the known rule. Once the counts are those that this threshold gives, it is the best
+    one for calibrated probabilities; away from there it tells the direction.
+
+    >>> found = explain("f1", tp=80, fn=20, fp=30, tn=870)
+    >>> round(found.score, 4), round(found.threshold, 4)
+    (0.7619, 0.381)
+    """
+    chosen, cells = find_metric(metric), Counts(*(float(x) for x in (tp, fn, fp, tn)))
+    if not all(math.isfinite(x) and x >= 0 for x in cells) or not sum(cells):
+        raise ValueError(
+            f"counts must be numbers from 0 on, and one of them above 0; got {vars(cells)}"
+        )
+    score, A, B = binary_slopes(cells, chosen)
+    threshold = -B / (A - B) if A >= 0 >= B and A > B else None
+    return Explanation(chosen.name, cells, score, A, B, threshold)
 
 
 def class_slopes(counts: Counts, chosen: Metric, lay: Layout, smooth: float = 0.0) -> Slopes:

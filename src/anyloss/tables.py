@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from numbers import Integral
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.compose import ColumnTransformer
-from sklearn.impute import SimpleImputer
 from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import OneHotEncoder
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from anyloss.arithmetic import Array
@@ -28,6 +26,25 @@ _DATE = (
     rf"({_TIME})?\s*"
 )
 
+RARE = "infrequent_sklearn"  # the name scikit-learn's OneHotEncoder gives the column
+
+
+class Numbers(NamedTuple):
+    """What is kept of a column of numbers: what fills a gap, and whether there were any."""
+
+    median: float
+    gaps: bool
+
+
+class Texts(NamedTuple):
+    """What is kept of a column of text: values with a column of their own, one for the others.
+
+    A gap is a value too, None.
+    """
+
+    values: tuple[str | None, ...]
+    rare: bool
+
 
 class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Turn a data frame of numbers, booleans and text, with gaps, into a matrix of numbers.
@@ -43,8 +60,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     Args:
         max_categories: columns per text column at most; None for no limit.
 
-    After `fit`: `dropped_` (names), `encoder_` (the fitted `ColumnTransformer`),
-    `feature_names_in_`, `n_features_in_`.
+    After `fit`: `dropped_` (names), `columns_` (what is kept of each other column, numbers first),
+    `feature_names_in_`, `n_features_in_`. `to_json` tells all that, `from_json` rebuilds it.
 
     >>> frame = pd.DataFrame({"age": [30, None, 50], "city": ["Rome", "Oslo", "Rome"]})
     >>> encoder = TableEncoder().fit(frame)
@@ -67,19 +84,34 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         most = self.max_categories
         if most is not None and (not isinstance(most, Integral) or most < 2):
             raise ValueError(f"max_categories must be an integer from 2 on, or None; got {most!r}")
-        frame = _plain_frame(_frame(X))
-        for name, values in frame.select_dtypes(object).items():
-            _refuse_dates_and_identifiers(name, values.dropna())
-        varied = frame.nunique(dropna=False) > 1
-        if not varied.any():
+        frame, found = _frame(X), dict[str, Numbers | Texts]()
+        for name, series in frame.items():
+            values = _plain(name, series)
+            gaps = pd.isna(values)
+            present = values[~gaps]
+            if values.dtype == object:
+                _refuse_dates_and_identifiers(name, pd.Series(present, dtype=object))
+            if not len(present) or not (gaps.any() or (present != present[0]).any()):
+                continue
+            if values.dtype == object:
+                found[name] = _texts(present, int(gaps.sum()), most)
+            else:
+                found[name] = Numbers(float(np.median(present)), bool(gaps.any()))
+        if not found:
             raise ValueError(
                 f"expected a column with two values or more; all of {_some(frame)} are constant or "
                 f"missing in {len(frame)} rows: give more rows or other columns"
             )
-        self.dropped_: list[str] = frame.columns[~varied].tolist()
-        self.feature_names_in_ = frame.columns.to_numpy(dtype=object)
-        self.n_features_in_ = frame.shape[1]
-        self.encoder_ = _encoder(frame.loc[:, varied], most)
+        return self._keep(list(frame), found)
+
+    def _keep(self, names: list[str], found: dict[str, Numbers | Texts]) -> Self:
+        self.dropped_: list[str] = [name for name in names if name not in found]
+        self.feature_names_in_ = np.array(names, dtype=object)
+        self.n_features_in_ = len(names)
+        self.columns_ = {
+            name: found[name] for name in names if isinstance(found.get(name), Numbers)
+        }
+        self.columns_ |= {name: found[name] for name in names if name in found}
         return self
 
     def transform(self, X: Any) -> Array:
@@ -87,6 +119,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         frame = _frame(X)
         missing = [name for name in self.feature_names_in_ if name not in frame]
+        missing = [name for name in missing if name in self.columns_]  # a dropped one may be gone
         if missing:
             raise ValueError(
                 f"expected the columns of fit; {_some(missing)} not found among {_some(frame)}: "
@@ -96,25 +129,75 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(
                 f"expected an array of {self.n_features_in_} columns, as in fit; got {X.shape[1]}"
             )
-        kinds = {name: kind for kind, _, names in self.encoder_.transformers for name in names}
-        plain = _plain_frame(frame[list(kinds)])
-        for name, kind in kinds.items():
-            dtype = np.float64 if kind == "numbers" else object
-            if plain[name].isna().all():
-                plain[name] = plain[name].astype(dtype)
-            elif plain[name].dtype != dtype:
-                raise ValueError(
-                    f"column {name!r}: expected {kind}, as in fit; got dtype {frame[name].dtype}, "
-                    f"such as {frame[name].dropna().iloc[0]!r}: read or convert it as for fit"
-                )
-        return np.asarray(self.encoder_.transform(plain), dtype=np.float64)
+        outputs = list(self._outputs())
+        encoded = np.zeros((len(frame), len(outputs)))
+        places: dict[str, list[int]] = {}
+        for k, (name, _) in enumerate(outputs):
+            places.setdefault(name, []).append(k)
+        for name, kept in self.columns_.items():
+            values = _plain(name, frame[name])
+            _check_kind(name, values, kept, frame[name])
+            if isinstance(kept, Numbers):
+                _write_numbers(values, kept, encoded, places[name])
+            else:
+                _write_texts(values, kept, encoded, places[name])
+        return encoded
+
+    def _outputs(self) -> Iterator[tuple[str, str]]:
+        """For each column that `transform` returns: the column it is made of, and its name."""
+        numbers = {name: x for name, x in self.columns_.items() if isinstance(x, Numbers)}
+        yield from ((name, name) for name in numbers)
+        yield from ((name, f"missingindicator_{name}") for name, x in numbers.items() if x.gaps)
+        for name, kept in self.columns_.items():
+            if isinstance(kept, Texts):
+                for value in kept.values:
+                    yield name, f"{name} is missing" if value is None else f"{name}={value}"
+                if kept.rare:
+                    yield name, f"{name}={RARE}"
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
         """The names of the columns that `transform` returns."""
         check_is_fitted(self)
         _check_feature_names_in(self, input_features)
-        names: Array = self.encoder_.get_feature_names_out()
-        return names
+        return np.array([name for _, name in self._outputs()], dtype=object)
+
+    def sources(self) -> Array:
+        """The name of the column that each column of `transform` is made of.
+
+        >>> frame = pd.DataFrame({"age": [30, None, 50], "city": ["Rome", "Oslo", "Rome"]})
+        >>> TableEncoder().fit(frame).sources().tolist()
+        ['age', 'age', 'city', 'city']
+        """
+        check_is_fitted(self)
+        return np.array([source for source, _ in self._outputs()], dtype=object)
+
+    def to_json(self) -> dict[str, Any]:
+        """All that `fit` has learned, in what JSON can hold.
+
+        >>> frame = pd.DataFrame({"age": [30, None, 50], "city": ["Rome", "Oslo", "Rome"]})
+        >>> stored = TableEncoder().fit(frame).to_json()
+        >>> stored["columns"]
+        {'age': {'median': 40.0, 'gaps': True}, 'city': {'values': ['Oslo', 'Rome'], 'rare': False}}
+        >>> TableEncoder.from_json(stored).transform(frame)[1].tolist()
+        [40.0, 1.0, 1.0, 0.0]
+        """
+        check_is_fitted(self)
+        columns = {name: kept._asdict() for name, kept in self.columns_.items()}
+        for kept in columns.values():
+            kept |= {"values": list(kept["values"])} if "values" in kept else {}
+        names = self.feature_names_in_.tolist()
+        return {"max_categories": self.max_categories, "names": names, "columns": columns}
+
+    @classmethod
+    def from_json(cls, stored: dict[str, Any]) -> Self:
+        """The encoder that `to_json` was called of."""
+        found: dict[str, Numbers | Texts] = {
+            name: Numbers(float(kept["median"]), bool(kept["gaps"]))
+            if "median" in kept
+            else Texts(tuple(kept["values"]), bool(kept["rare"]))
+            for name, kept in stored["columns"].items()
+        }
+        return cls(max_categories=stored["max_categories"])._keep(stored["names"], found)
 
 
 def for_tables(classifier: Any, **encoder_parameters: Any) -> Pipeline:
@@ -129,24 +212,49 @@ def for_tables(classifier: Any, **encoder_parameters: Any) -> Pipeline:
     return make_pipeline(TableEncoder(**encoder_parameters), classifier)
 
 
-def _encoder(frame: Any, max_categories: int | None) -> Any:
-    numbers = SimpleImputer(strategy="median", add_indicator=True)
-    text = OneHotEncoder(
-        handle_unknown="infrequent_if_exist",
-        max_categories=max_categories,
-        sparse_output=False,
-        feature_name_combiner=_feature_name,
-    )
-    steps = [
-        ("numbers", numbers, frame.select_dtypes(np.float64).columns.tolist()),
-        ("text", text, frame.select_dtypes(object).columns.tolist()),
-    ]
-    encoder = ColumnTransformer(steps, sparse_threshold=0, verbose_feature_names_out=False)
-    return encoder.set_output(transform="default").fit(frame)
+def _texts(present: Array, gaps: int, most: int | None) -> Texts:
+    """The most frequent values in the order of the alphabet, a gap last.
+
+    As in scikit-learn's OneHotEncoder, the last of `most` columns is for all others, unless all
+    fit in before it; of equally frequent values the later ones stay.
+    """
+    sizes = pd.Series(present, dtype=object).value_counts().to_dict()
+    known: list[str | None] = sorted(sizes)
+    counts = [sizes[value] for value in known]
+    if gaps:
+        known, counts = [*known, None], [*counts, gaps]
+    if most is None or len(known) < most:
+        return Texts(tuple(known), False)
+    kept = sorted(np.argsort(counts, kind="stable")[len(known) - most + 1 :])
+    return Texts(tuple(known[k] for k in kept), True)
 
 
-def _feature_name(column: str, value: Any) -> str:
-    return f"{column}={value}" if isinstance(value, str) else f"{column} is missing"
+def _check_kind(name: str, values: Array, kept: Numbers | Texts, given: Any) -> None:
+    numbers = isinstance(kept, Numbers)
+    if (values.dtype == np.float64) != numbers and not pd.isna(values).all():
+        raise ValueError(
+            f"column {name!r}: expected {'numbers' if numbers else 'text'}, as in fit; got dtype "
+            f"{given.dtype}, such as {given.dropna().iloc[0]!r}: read or convert it as for fit"
+        )
+
+
+def _write_numbers(values: Array, kept: Numbers, encoded: Array, places: list[int]) -> None:
+    gaps = np.isnan(values)
+    encoded[:, places[0]] = np.where(gaps, kept.median, values)
+    if kept.gaps:
+        encoded[:, places[1]] = gaps
+
+
+def _write_texts(values: Array, kept: Texts, encoded: Array, places: list[int]) -> None:
+    """A 1 in the column of each value; what has none goes to the column of rare values, if any."""
+    known = [value for value in kept.values if value is not None]
+    at = pd.Index(known, dtype=object).get_indexer_for(values)
+    if None in kept.values:
+        at[pd.isna(values)] = len(known)
+    if kept.rare:
+        at[at < 0] = len(kept.values)
+    rows = np.flatnonzero(at >= 0)
+    encoded[rows, np.array(places)[at[rows]]] = 1.0
 
 
 def _frame(X: Any) -> Any:
@@ -174,50 +282,70 @@ def _frame(X: Any) -> Any:
     return frame
 
 
-def _plain_frame(frame: Any) -> Any:
-    """Each column as float64 or as `str` objects, with NaN for gaps."""
-    return pd.DataFrame({name: _plain(name, values) for name, values in frame.items()})
-
-
-def _plain(name: str, series: Any) -> Any:
-    present = series.dropna()
-    inferred = pd.api.types.infer_dtype(present)
-    if present.empty:
-        values: Array = np.full(len(series), np.nan)
-    elif inferred in _NUMBERS:
-        values = series.to_numpy(np.float64, na_value=np.nan)
-    elif inferred == "string":
-        values = series.to_numpy(object, na_value=np.nan)
-    elif inferred == "categorical":
-        texts = np.array([*map(str, series.cat.categories), np.nan], dtype=object)
-        values = texts[series.cat.codes]  # the code of a gap is -1
-    elif inferred in _DATES:
-        raise _dates_error(name, f"{inferred} values", present.iloc[0])
+def _plain(name: str, series: Any) -> Array:
+    """A column as float64 or as `str` objects, with NaN for gaps."""
+    if isinstance(series.dtype, np.dtype) and series.dtype.kind in "biuf":
+        values: Array = series.to_numpy(np.float64)
     else:
-        types = sorted({type(value).__name__ for value in present})
-        raise ValueError(
-            f"column {name!r}: expected numbers, booleans or text; got values of {_some(types)}: "
-            "make them all numbers (pandas.to_numeric) or all text (astype('string')), or drop the "
-            "column"
-        )
+        values = _unpacked(name, series)
     if values.dtype == np.float64 and (infinite := np.isinf(values).sum()):
         raise ValueError(
             f"column {name!r}: expected finite numbers; got {infinite} infinite: replace them by a "
             "large number, or by NaN for missing"
         )
-    return pd.Series(values, index=series.index, dtype=values.dtype)
+    return values
+
+
+def _unpacked(name: str, series: Any) -> Array:
+    """The same for a column whose values have to be looked at."""
+    present = series.dropna()
+    inferred = pd.api.types.infer_dtype(present)
+    if present.empty:
+        return np.full(len(series), np.nan)
+    if inferred in _NUMBERS:
+        return np.asarray(series.to_numpy(np.float64, na_value=np.nan))
+    if inferred == "string":
+        return np.asarray(series.to_numpy(object, na_value=np.nan))
+    if inferred == "categorical":
+        texts = np.array([*map(str, series.cat.categories), np.nan], dtype=object)
+        return np.asarray(texts[series.cat.codes])  # the code of a gap is -1
+    if inferred in _DATES:
+        raise _dates_error(name, f"{inferred} values", present.iloc[0])
+    types = sorted({type(value).__name__ for value in present})
+    raise ValueError(
+        f"column {name!r}: expected numbers, booleans or text; got values of {_some(types)}: make "
+        "them all numbers (pandas.to_numeric) or all text (astype('string')), or drop the column"
+    )
 
 
 def _refuse_dates_and_identifiers(name: str, texts: Any) -> None:
-    if texts.str.fullmatch(_DATE).mean() > 0.9:
+    if holds_dates(texts):
         raise _dates_error(name, "dates as text", texts.iloc[0])
-    distinct = texts.nunique()
-    if len(texts) > 50 and distinct > 0.9 * len(texts):
+    if holds_identifiers(texts):
         raise ValueError(
-            f"column {name!r}: expected text that repeats, as categories do; got {distinct} "
+            f"column {name!r}: expected text that repeats, as categories do; got {texts.nunique()} "
             f"distinct values in {len(texts)} rows, such as {texts.iloc[0][:40]!r}. For an "
             "identifier or free text, drop the column; for numbers, use pandas.to_numeric"
         )
+
+
+def holds_dates(texts: Any) -> bool:
+    """Whether nine in ten of these texts, without gaps, are dates.
+
+    >>> holds_dates(pd.Series(["2020-01-31", "31.1.2020 10:30"]))
+    True
+    """
+    # A few tell most columns apart; the pattern is slow.
+    return all(len(x) and x.str.fullmatch(_DATE).mean() > 0.9 for x in (texts[:20], texts))
+
+
+def holds_identifiers(texts: Any) -> bool:
+    """Whether these texts, without gaps, are too many and too different to be categories.
+
+    >>> holds_identifiers(pd.Series([f"customer {k}" for k in range(51)]))
+    True
+    """
+    return len(texts) > 50 and texts.nunique() > 0.9 * len(texts)
 
 
 def _dates_error(name: str, what: str, example: Any) -> ValueError:

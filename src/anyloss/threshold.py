@@ -58,15 +58,22 @@ def best_threshold(
         raise ValueError("scores and weights must be finite, and weights not negative")
     if not ((y >= 0) & (y <= 1)).all():
         raise ValueError(f"labels must lie in [0, 1]; got {y.min()} to {y.max()}")
-    cuts, cells = _sweep(y, s, w)
+    cuts, cells = sweep(y, s, w)
     scores = np.broadcast_to(chosen(*cells), cuts.shape)
     best = np.flatnonzero(scores == scores.max())
     middle = best[len(best) // 2]
     return Threshold(float(cuts[middle]), float(scores[middle]))
 
 
-def _sweep(y: Array, s: Array, w: Array) -> tuple[Array, Counts]:
-    """Every cut from "all positive" to "none positive", with the counts it gives."""
+def sweep(y: Array, s: Array, w: Array) -> tuple[Array, Counts]:
+    """Every cut from "all positive" to "none positive", with the counts it gives.
+
+    There is one cut below the distinct scores, one between each two, and the highest of them.
+
+    >>> cuts, cells = sweep(np.array([0, 1, 1]), np.array([0.25, 0.5, 1.0]), np.ones(3))
+    >>> cuts[1:], cells.tp, cells.fp
+    (array([0.375, 0.75 , 1.   ]), array([2., 2., 1., 0.]), array([1., 0., 0., 0.]))
+    """
     order = np.argsort(s, kind="stable")
     s, positive, negative = s[order], (w * y)[order], (w * (1 - y))[order]
     cuts, first = _cuts(s)

@@ -100,15 +100,20 @@ def scored(
     first = train(split, split.folds)
     for metric in metrics:
         yield Outcome(name, metric, first.test > 0.5, first.test, first.seconds)
-    twins = [(f"{name}_tuned", first, split.folds)]
+    yield from _tuned(f"{name}_tuned", first, split.y, split.folds, metrics)
     if null:
-        twins.append(("null", train(split, split.other_folds), split.other_folds))
-    for method, found, folds in twins:
-        for metric in metrics:
-            start = time.perf_counter()
-            threshold = tuned_threshold(split.y, found.held_out, folds, metric)
-            seconds = found.with_folds + time.perf_counter() - start
-            yield Outcome(method, metric, found.test >= threshold, found.test, seconds)
+        again = train(split, split.other_folds)
+        yield from _tuned("null", again, split.y, split.other_folds, metrics)
+
+
+def _tuned(
+    name: str, found: Trained, y: Array, folds: Folds, metrics: Sequence[str]
+) -> Iterator[Outcome]:
+    for metric in metrics:
+        start = time.perf_counter()
+        threshold = tuned_threshold(y, found.held_out, folds, metric)
+        seconds = found.with_folds + time.perf_counter() - start
+        yield Outcome(name, metric, found.test >= threshold, found.test, seconds)
 
 
 def _one_by_one(train: Train, split: Split, folds: Folds) -> Trained:

@@ -162,21 +162,27 @@ def _judge(outcome: Outcome, truth: Any, unit: Unit) -> dict[str, Any]:
 def _split(X: Any, y: Any, unit: Unit, folds: int) -> tuple[Split, Any]:
     """The outer fold of a unit, scaled, and the labels of its test rows."""
     from sklearn.model_selection import StratifiedKFold
-    from sklearn.preprocessing import StandardScaler
 
     place = f"{unit.dataset.name} {unit.repeat}"
     seed = zlib.crc32(place.encode()) % 2**30
     outer = StratifiedKFold(folds, shuffle=True, random_state=seed)
     train, test = list(outer.split(X, y))[unit.fold]
-    scaler = StandardScaler().fit(X[train])
-    seed += unit.fold
-    rows, labels = scaler.transform(X[train]), y[train]
+    hidden = MODELS.get(unit.model, ())
+    return new_split(X[train], y[train], X[test], hidden, seed + unit.fold), y[test]
+
+
+def new_split(X: Any, y: Any, test: Any, hidden: tuple[int, ...], seed: int) -> Split:
+    """Rows to fit and to test as the methods take them: scaled, with two sets of inner folds."""
+    from sklearn.model_selection import StratifiedKFold
+    from sklearn.preprocessing import StandardScaler
+
+    scaler = StandardScaler().fit(X)
+    rows = scaler.transform(X)
     inner, other = (
-        list(StratifiedKFold(INNER, shuffle=True, random_state=s).split(rows, labels))
+        list(StratifiedKFold(INNER, shuffle=True, random_state=s).split(rows, y))
         for s in (seed, seed + 1000)
     )
-    hidden = MODELS.get(unit.model, ())
-    return Split(rows, labels, scaler.transform(X[test]), inner, other, hidden, seed), y[test]
+    return Split(rows, y, scaler.transform(test), inner, other, hidden, seed)
 
 
 def usable(datasets: Sequence[Dataset], rows: int, folds: int) -> tuple[list[Dataset], list[str]]:

@@ -1,15 +1,12 @@
-"""The command line: words to functions, nothing else."""
+"""The commands of the studies: `bench` and `reproduce`."""
 
 from __future__ import annotations
 
 import argparse
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from anyloss import __version__
+from anyloss.cli.progress import progress
 
 MODELS = "linear, mlp, lightgbm, xgboost, catboost"
 TABLES = (
@@ -25,24 +22,8 @@ QUICK = (
 )  # fmt: skip
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; errors of the user are told in one line."""
-    given = _parser().parse_args(arguments)
-    try:
-        given.run(given)
-    except (ValueError, TypeError, OSError, ImportError) as error:
-        print(f"anyloss {given.command}: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("\nstopped; the same command goes on from here", file=sys.stderr)
-        return 130
-    return 0
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="anyloss", description="Train for the metric you report.")
-    parser.add_argument("--version", action="version", version=f"anyloss {__version__}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="command")
+def add_bench(commands: Any) -> None:
+    """Declare `anyloss bench`."""
     bench = commands.add_parser(
         "bench",
         help="compare the recipe with its rivals on real data",
@@ -66,11 +47,10 @@ def _parser() -> argparse.ArgumentParser:
     bench.add_argument("--rows", type=int, default=5000, help="at most so many rows of each set")
     bench.add_argument("--jobs", type=int, default=2, help="processes")
     bench.set_defaults(run=_bench)
-    _add_reproduce(commands)
-    return parser
 
 
-def _add_reproduce(commands: Any) -> None:
+def add_reproduce(commands: Any) -> None:
+    """Declare `anyloss reproduce`."""
     reproduce = commands.add_parser(
         "reproduce",
         help="run the papers' experiments: published figure, ours, difference",
@@ -105,23 +85,9 @@ def _reproduce(given: argparse.Namespace) -> None:
     tables = [given.table] if given.table else quick
     for table in tables:
         out = given.out or Path(f"reproduce-{table}.csv")
-        with _progress("data sets", stderr=True) as told:
+        with progress("data sets", stderr=True) as told:
             text = reproduce(table, given.dataset, given.data, out, given.quick, told)
         print(f"{text}\nresults: {out}\n")
-
-
-@contextmanager
-def _progress(what: str, *, stderr: bool = False) -> Iterator[Callable[[int, int, str], None]]:
-    """A progress bar, and the function that moves it on."""
-    from rich.console import Console
-    from rich.progress import MofNCompleteColumn, Progress, TimeRemainingColumn
-
-    with Progress(
-        *Progress.get_default_columns()[:2], MofNCompleteColumn(), TimeRemainingColumn(),
-        console=Console(stderr=stderr),
-    ) as bar:  # fmt: skip
-        task = bar.add_task(what)
-        yield lambda done, total, name: bar.update(task, completed=done, total=total)
 
 
 def _bench(given: argparse.Namespace) -> None:
@@ -145,7 +111,7 @@ def _bench(given: argparse.Namespace) -> None:
         tuple(good), tuple(given.models), tuple(given.metrics), tuple(given.methods),
         given.folds, given.repeats, given.rows,
     )  # fmt: skip
-    with _progress("units") as told:
+    with progress("units") as told:
         protocol.run(study, given.out, jobs=given.jobs, on_unit=told)
     results, seconds = protocol.read_results(given.out)
     if "anyloss" in set(results["method"]) and results["method"].nunique() > 1:

@@ -1,0 +1,70 @@
+"""Time and memory of `anyloss fit` and `anyloss predict` on a large CSV file.
+
+    python benchmarks/large_table.py                    # a million rows, 30 columns, linear
+    python benchmarks/large_table.py --rows 100000 --model lightgbm
+
+Writes a table of numbers, counts, text, truth values and gaps with 6 % positives to a temporary
+folder, runs both commands on it, each as a process of its own, and prints seconds by the clock,
+seconds of processor time and the peak of memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+PART = 100_000
+
+
+def write(path: Path, rows: int) -> None:
+    """30 columns and a label; the numbers have five decimals."""
+    rng = np.random.default_rng(0)
+    for start in range(0, rows, PART):
+        n = min(PART, rows - start)
+        x = rng.normal(size=(n, 26)).round(5)
+        city, plan = rng.integers(0, 5, n), rng.integers(0, 12, n)
+        z = x[:, :6] @ [1, -0.8, 0.6, 0.5, -0.4, 0.3] + 0.8 * x[:, 6] * x[:, 7] + (city == 1) / 2
+        frame = pd.DataFrame(x, columns=[f"x{k}" for k in range(26)])
+        frame.loc[rng.random(n) < 0.05, "x3"] = np.nan
+        frame["city"] = np.array(["Rome", "Oslo", "Lima", "Quito", "Paris"])[city]
+        frame["plan"] = np.char.add("plan ", plan.astype(str))
+        frame["visits"], frame["member"] = rng.poisson(3, n), rng.random(n) < 0.5
+        frame["churn"] = np.where(rng.random(n) < 1 / (1 + np.exp(4 - z)), "yes", "no")
+        frame.to_csv(path, index=False, mode="a" if start else "w", header=not start)
+
+
+def measured(*words: str) -> None:
+    start = time.perf_counter()
+    process = os.posix_spawn(sys.executable, [sys.executable, "-m", "anyloss", *words], os.environ)
+    _, status, used = os.wait4(process, 0)
+    seconds = time.perf_counter() - start
+    if status:
+        sys.exit(f"anyloss {words[0]} failed")
+    print(
+        f"anyloss {words[0]}: {seconds:.0f} s by the clock, {used.ru_utime + used.ru_stime:.0f} s "
+        f"of processor time, {used.ru_maxrss / 1024:.0f} MB at the peak\n"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--model", default="linear")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        data, model = f"{folder}/large.csv", f"{folder}/model"
+        write(Path(data), given.rows)
+        print(f"{given.rows} rows, {Path(data).stat().st_size / 1e6:.0f} MB")
+        measured("fit", data, "--target", "churn", "--model", given.model, "--out", model)
+        measured("predict", model, data, "--out", f"{folder}/predictions.csv")
+
+
+if __name__ == "__main__":
+    main()

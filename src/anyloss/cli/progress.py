@@ -1,0 +1,20 @@
+"""A progress bar for the commands that take long."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def progress(what: str, *, stderr: bool = False) -> Iterator[Callable[[int, int, str], None]]:
+    """A progress bar, and the function that moves it on: how much is done, of how much, a name."""
+    from rich.console import Console
+    from rich.progress import MofNCompleteColumn, Progress, TimeRemainingColumn
+
+    with Progress(
+        *Progress.get_default_columns()[:2], MofNCompleteColumn(), TimeRemainingColumn(),
+        console=Console(stderr=stderr),
+    ) as bar:  # fmt: skip
+        task = bar.add_task(what)
+        yield lambda done, total, name: bar.update(task, completed=done, total=total)

@@ -1,0 +1,17 @@
+"""The report: one self-contained HTML page per result, for those who did not fit the model.
+
+It needs no network, no script and no font of its own; the pictures are SVG in the colours of the
+page, so that they follow a dark screen and print black on white.
+"""
+
+try:
+    import jinja2 as _jinja2  # noqa: F401  # for the hint below; the rooms import it themselves
+    import sklearn as _sklearn  # noqa: F401
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        f"anyloss.report needs {error.name}; install it with: pip install 'anyloss[report]'"
+    ) from error
+
+from anyloss.report.page import render, write
+
+__all__ = ["render", "write"]

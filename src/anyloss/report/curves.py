@@ -1,0 +1,78 @@
+"""The curves of the report: exact, then thinned to what a picture can show."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from sklearn.calibration import calibration_curve
+from sklearn.metrics import (
+    average_precision_score,
+    precision_recall_curve,
+    roc_auc_score,
+    roc_curve,
+)
+
+from anyloss.arithmetic import Array
+from anyloss.metrics import Metric
+from anyloss.threshold import sweep
+
+MOST_POINTS = 300
+
+
+class Curve(NamedTuple):
+    """Points in order, and one number that sums them up."""
+
+    x: Array
+    y: Array
+    value: float
+
+
+def thin(x: Array, y: Array, most: int = MOST_POINTS) -> tuple[Array, Array]:
+    """At most so many of the points, evenly spaced along the way: the ends and the shape stay.
+
+    No point that is left out is further from one that stays than a step of the way, counted in
+    the extent of the picture; points that are not finite are dropped.
+
+    >>> thin(np.arange(6.0), np.zeros(6), most=3)
+    (array([0., 2., 5.]), array([0., 0., 0.]))
+    """
+    x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
+    finite = np.isfinite(x) & np.isfinite(y)
+    x, y = x[finite], y[finite]
+    if len(x) <= most:
+        return x, y
+    way = sum(np.abs(np.diff(v)) / (np.ptp(v) or 1.0) for v in (x, y))
+    way = np.append(0.0, np.cumsum(way))
+    kept = np.unique(np.searchsorted(way, np.linspace(0, way[-1], most), side="right") - 1)
+    return x[kept], y[kept]
+
+
+def against_threshold(y: Array, p: Array, metric: Metric) -> tuple[Array, Array]:
+    """The metric at every threshold: a value holds from its threshold to the next one.
+
+    >>> import anyloss
+    >>> against_threshold(np.array([0, 1]), np.array([0.25, 0.75]), anyloss.metric("precision"))
+    (array([0.  , 0.25, 0.75, 1.  ]), array([0.5, 1. , 0. , 0. ]))
+    """
+    cuts, cells = sweep(y, p, np.ones(len(p)))
+    scores = np.broadcast_to(metric(*cells), cuts.shape)
+    return thin(np.concatenate([[0.0], np.unique(p), [1.0]]), np.append(scores, scores[-1]))
+
+
+def roc(y: Array, p: Array) -> Curve:
+    """Recall against the share of false alarms, and the area under it."""
+    false_alarms, recall, _ = roc_curve(y, p)
+    return Curve(*thin(false_alarms, recall), float(roc_auc_score(y, p)))
+
+
+def precision_recall(y: Array, p: Array) -> Curve:
+    """Precision against recall, and the average precision."""
+    precision, recall, _ = precision_recall_curve(y, p)
+    return Curve(*thin(recall[::-1], precision[::-1]), float(average_precision_score(y, p)))
+
+
+def calibration(y: Array, p: Array, bins: int = 10) -> Curve:
+    """The share of positives among rows with like votes, and the mean gap between the two."""
+    share, vote = calibration_curve(y, p, n_bins=bins, strategy="quantile")
+    return Curve(vote, share, float(np.abs(share - vote).mean()))

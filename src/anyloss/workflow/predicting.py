@@ -1,0 +1,115 @@
+"""Predictions for a file of any size: read, decided and written in parts."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from anyloss.studies.outputs import check_output
+from anyloss.tables import Texts
+from anyloss.workflow.model import TableModel
+from anyloss.workflow.preparing import check_column
+from anyloss.workflow.reading import read_parts
+
+PART = 50_000  # rows
+DANGEROUS = re.compile(r"[=+\-@\t\r]")  # how a formula of a spreadsheet begins
+NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?")
+Write = Callable[[Any], None]
+
+
+def predict_table(
+    model: TableModel,
+    source: Path | str,
+    out: Path | str,
+    *,
+    id_column: str | None = None,
+    separator: str | None = None,
+    encoding: str | None = None,
+    rows: int = PART,
+    tell: Callable[[int], None] = lambda done: None,
+) -> int:
+    """Write a class and a vote (0.5 decides) for each row of a file; how many rows there were.
+
+    Columns are found by name, in any order. Values not seen in fitting, and gaps, are taken as
+    `TableEncoder` takes them. The id column, here or in fitting, comes first in what is written.
+    In a CSV file, text that a spreadsheet would run as a formula is put behind an apostrophe.
+
+    `source` and `out` are CSV or Parquet files; `tell` is told how many rows are done.
+    """
+    out = Path(out)
+    check_output(out, (".csv", ".parquet"))
+    options: dict[str, Any] = {"separator": separator, "encoding": encoding}
+    there = next(read_parts(source, 1, **options))
+    if id_column is not None:
+        check_column(id_column, there)
+    ids = [x for x in (id_column or model.id_column,) if x is not None and x in there]
+    wanted, texts = [*model.columns(), *ids], [*model.columns(Texts), *ids]
+    done = 0
+    with _aside(out) as aside, _ROWS[out.suffix](aside, ids) as write:
+        for part in read_parts(source, rows, columns=wanted, texts=texts, **options):
+            write(_predicted(model, part, ids))
+            done += len(part)
+            tell(done)
+    return done
+
+
+def _predicted(model: TableModel, part: Any, ids: list[str]) -> Any:
+    votes = model.votes(part)
+    found = {name: part[name].to_numpy() for name in ids}
+    return pd.DataFrame(found | {"prediction": model.decide(votes), "vote": votes})
+
+
+@contextmanager
+def _aside(out: Path) -> Iterator[Path]:
+    """Where to write, until all is written and the file is put in place."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    aside = out.with_name(f".{out.name}.part")
+    try:
+        yield aside
+        aside.replace(out)
+    except BaseException:
+        aside.unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def _csv_rows(path: Path, ids: list[str]) -> Iterator[Write]:
+    with open(path, "w", encoding="utf-8", newline="") as file:
+        names = [neutral(name) for name in (*ids, "prediction", "vote")]
+        csv.writer(file, lineterminator="\n").writerow(names)
+
+        def write(rows: Any) -> None:
+            safe = {x: rows[x].map(neutral, na_action="ignore") for x in (*ids, "prediction")}
+            rows.assign(**safe).to_csv(file, index=False, header=False, lineterminator="\n")
+
+        yield write
+
+
+@contextmanager
+def _parquet_rows(path: Path, ids: list[str]) -> Iterator[Write]:
+    import pyarrow
+    import pyarrow.parquet
+
+    texts = [(name, pyarrow.string()) for name in (*ids, "prediction")]
+    schema = pyarrow.schema([*texts, ("vote", pyarrow.float64())])
+    with pyarrow.parquet.ParquetWriter(path, schema) as file:
+        yield lambda rows: file.write_table(pyarrow.Table.from_pandas(rows, schema))
+
+
+_ROWS = {".csv": _csv_rows, ".parquet": _parquet_rows}
+
+
+def neutral(text: str) -> str:
+    """Text that no spreadsheet takes for a formula; numbers stay as they are.
+
+    >>> neutral("=cmd()"), neutral("-5"), neutral("Rome")
+    ("'=cmd()", '-5', 'Rome')
+    """
+    risky = DANGEROUS.match(text) and not NUMBER.fullmatch(text)
+    return f"'{text}" if risky else text
