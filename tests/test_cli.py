@@ -292,3 +292,10 @@ def test_help_imports_neither_torch_nor_scikit_learn():
         "assert not {'torch', 'sklearn', 'pandas', 'scipy', 'rich'} & set(sys.modules), sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+def test_a_reader_that_has_seen_enough_is_no_error():
+    command = f"{shlex.quote(sys.executable)} -m anyloss metrics | head -1"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("accuracy")
+    assert done.stderr == ""
