@@ -24,6 +24,9 @@ EXAMPLES = ROOT / "examples"
 ENVIRONMENT = os.environ | {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
 
+START = re.compile(r"rank (\d) of 2, process (\d+): epoch (\d+)")
+SCORE = re.compile(r"epoch (\d+): F1 ([\d.]+)")
+
 
 def run_two(*command):
     """Two ranks, started as torchrun starts them, without its agent; what the first one prints."""
@@ -103,15 +106,14 @@ def test_a_killed_worker_is_restarted_and_goes_on_from_the_checkpoint(shards, tm
         [*map(str, command)], env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
         text=True,
     ) as agent:  # fmt: skip
-        for line in agent.stdout:
-            if found := re.match(r"rank (\d) of 2, process (\d+): epoch (\d+)", line):
-                rank, process, epoch = map(int, found.groups())
-                workers[rank] = process
-                starts.append(epoch)
-            elif found := re.match(r"epoch (\d+): F1 ([\d.]+)", line):
-                scores[int(found[1])] = float(found[2])
-                if int(found[1]) == 2 and len(starts) == 2:
-                    os.kill(workers[1], signal.SIGKILL)
+        for line in agent.stdout:  # which may hold what two processes wrote at the same time
+            for rank, process, epoch in START.findall(line):
+                workers[rank] = int(process)
+                starts.append(int(epoch))
+            for epoch, score in SCORE.findall(line):
+                scores[int(epoch)] = float(score)
+                if epoch == "2" and len(starts) == 2:
+                    os.kill(workers["1"], signal.SIGKILL)
     assert agent.returncode == 0
     assert starts[:2] == [0, 0]
     assert len(starts) == 4
