@@ -1,6 +1,7 @@
 """Train for F1 from Parquet shards that need not fit into memory, and go on after a crash.
 
-    torchrun --standalone --nproc-per-node=2 --max-restarts=3 train.py SHARDS CHECKPOINT
+    export TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1  # or a restart may find the addresses of the dead
+    torchrun --standalone --nproc-per-node=2 --max-restarts=9 train.py SHARDS CHECKPOINT
 
 SHARDS is a folder of Parquet files whose last column is the label, 0 or 1. Each process reads its
 own row groups, one at a time; the loss exchanges four numbers per step, so that it is the F1 of
@@ -15,6 +16,7 @@ import argparse
 import os
 import random
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import NamedTuple
 
@@ -127,7 +129,9 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=512, help="rows per process")
     parser.add_argument("--rate", type=float, default=0.01)
     parser.add_argument("--seed", type=int, default=0)
-    dist.init_process_group("gloo")  # "nccl", and a device for model and batches, on GPUs
+    # A process that waits for a dead one gives up after this time, and torchrun starts all again.
+    patience = timedelta(seconds=60)
+    dist.init_process_group("gloo", timeout=patience)  # "nccl", and a device, on GPUs
     train(parser.parse_args())
     dist.destroy_process_group()
 
