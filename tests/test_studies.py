@@ -11,6 +11,7 @@ import time
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from lightgbm import LGBMClassifier
 from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.linear_model import LogisticRegression
@@ -33,7 +34,14 @@ from anyloss.studies import (
 )
 from anyloss.studies.datasets import load
 from anyloss.studies.journal import Journal
-from anyloss.studies.methods import FAMILIES, MAIN, families_for, tuned_threshold
+from anyloss.studies.methods import (
+    FAMILIES,
+    MAIN,
+    families_for,
+    focal_slope,
+    mse_slope,
+    tuned_threshold,
+)
 
 SETS = {dataset.name: dataset for dataset in bundled()}
 
@@ -158,6 +166,19 @@ def rows():
             unit = protocol.Unit(SETS["digits_8"], model, family, ("f1", "mcc"), 0, 0)
             found += protocol.run_unit(unit, 5, 600)
     return pd.DataFrame(found)
+
+
+def test_the_slopes_of_the_rivals_are_those_of_autograd():
+    rng = np.random.default_rng(0)
+    z, y = rng.normal(size=200) * 20, (rng.random(200) < 0.3).astype(float)
+    logits, labels = torch.tensor(z, requires_grad=True), torch.tensor(y)
+    each = torch.nn.functional.binary_cross_entropy_with_logits(logits, labels, reduction="none")
+    for slope, loss in (
+        (focal_slope, ((1 - torch.exp(-each)) ** 2 * each).mean()),
+        (mse_slope, ((torch.sigmoid(logits) - labels) ** 2).mean()),
+    ):
+        (expected,) = torch.autograd.grad(loss, logits, retain_graph=True)
+        np.testing.assert_allclose(slope(z, y), expected.numpy(), rtol=1e-9, atol=1e-15)
 
 
 def test_every_method_is_there_and_learns(rows):

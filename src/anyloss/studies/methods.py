@@ -200,30 +200,48 @@ def _descend(X: Array, y: Array, split: Split, slope: Slope) -> Predict:
     return lambda rows: probabilities(forward(layers, rows)[-1][0, :, 0], "binary")
 
 
-def _through_torch(name: str, X: Array, y: Array, split: Split) -> Predict:
-    """A loss that is written for PyTorch."""
+def mse_slope(z: Array, y: Array) -> Array:
+    """The gradient of the mean squared error of the probabilities.
+
+    >>> mse_slope(np.zeros(1), np.ones(1)).tolist()
+    [-0.25]
+    """
+    p = probabilities(z, "binary")
+    return 2 * (p - y) * p * (1 - p) / len(y)
+
+
+def focal_slope(z: Array, y: Array) -> Array:
+    """The gradient of the focal loss (Lin et al. 2017) with gamma 2: `(1 - q)^2 (-log q)`.
+
+    `q` is the probability of the true class.
+
+    >>> focal_slope(np.zeros(1), np.ones(1)).round(4).tolist()
+    [-0.2983]
+    """
+    sign = 2 * y - 1
+    loss = np.logaddexp(0.0, -sign * z)
+    q = np.exp(-loss)
+    return -sign * (1 - q) ** 2 * (1 - q + 2 * q * loss) / len(y)
+
+
+def _by_slope(slope: Slope, X: Array, y: Array, split: Split) -> Predict:
+    return _descend(X, y.astype(float), split, slope)
+
+
+def _surrogate_fbeta(X: Array, y: Array, split: Split) -> Predict:
     import torch
 
     from anyloss.torch import SurrogateFBetaLoss
 
-    def focal(z: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        """Lin et al. 2017, with gamma 2."""
-        loss = torch.nn.functional.binary_cross_entropy_with_logits(z, labels, reduction="none")
-        return ((1 - torch.exp(-loss)) ** 2 * loss).mean()
-
-    losses: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
-        "focal": focal,
-        "mse": lambda z, labels: ((torch.sigmoid(z) - labels) ** 2).mean(),
-        "surrogate_fbeta": SurrogateFBetaLoss(prior=float(y.mean())),
-    }
+    loss = SurrogateFBetaLoss(prior=float(y.mean()))
 
     def slope(z: Array, labels: Array) -> Array:
         logits = torch.from_numpy(z.copy()).requires_grad_()
-        losses[name](logits, torch.from_numpy(labels)).backward()  # type: ignore[no-untyped-call]
+        loss(logits, torch.from_numpy(labels)).backward()
         assert logits.grad is not None
         return logits.grad.numpy()
 
-    return _descend(X, y.astype(float), split, slope)
+    return _by_slope(slope, X, y, split)
 
 
 def _soft_metric(name: str, step: Step, split: Split, metrics: Sequence[str]) -> Iterator[Outcome]:
@@ -265,13 +283,11 @@ def _each(train: Train) -> Callable[[Split, Folds], Trained]:
 FAMILIES: dict[str, Family] = {
     "bce": partial(scored, "bce", partial(_cross_entropy, False), True),
     "weighted": partial(scored, "weighted", partial(_cross_entropy, True), False),
-    "focal": partial(scored, "focal", _each(partial(_through_torch, "focal")), False),
+    "focal": partial(scored, "focal", _each(partial(_by_slope, focal_slope)), False),
     "smote": partial(scored, "smote", _each(partial(_resampled, True)), False),
     "undersampling": partial(scored, "undersampling", _each(partial(_resampled, False)), False),
-    "mse": partial(scored, "mse", _each(partial(_through_torch, "mse")), False),
-    "surrogate_fbeta": partial(
-        scored, "surrogate_fbeta", _each(partial(_through_torch, "surrogate_fbeta")), False
-    ),
+    "mse": partial(scored, "mse", _each(partial(_by_slope, mse_slope)), False),
+    "surrogate_fbeta": partial(scored, "surrogate_fbeta", _each(_surrogate_fbeta), False),
     "sol": partial(_soft_metric, "sol", RaisedCosine(0.1)),
     "heaviside": partial(_soft_metric, "heaviside", Linear(0.2)),
     "sigmoid_f1": partial(_soft_metric, "sigmoid_f1", LogitSigmoid(1.0)),
