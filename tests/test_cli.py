@@ -214,10 +214,13 @@ def test_compare_says_which_way_to_go(folder, capsys, monkeypatch):
     for name in ("SMOTE, tuned threshold", "LightGBM, tuned threshold", "class-weighted"):
         assert name in shown
     assert re.search("(is as good as anyloss|is better than)", shown.splitlines()[-1])
-    before = (folder / "data-compare.jsonl").read_bytes()
+    (journal,) = folder.glob("data-compare-*.jsonl")
+    before = journal.read_bytes()
     assert main(command) == 0  # nothing is run again
     assert capsys.readouterr().out == shown
-    assert (folder / "data-compare.jsonl").read_bytes() == before
+    assert journal.read_bytes() == before
+    assert main([*command, "--metric", "mcc"]) == 0  # another question has a journal of its own
+    assert len(list(folder.glob("data-compare-*.jsonl"))) == 2
 
 
 @pytest.mark.parametrize(
@@ -249,7 +252,7 @@ def test_a_real_interrupt_leaves_nothing_behind(folder):
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 130
-    assert done.stderr.strip() == "stopped; nothing was written"
+    assert done.stderr.strip().splitlines()[-1] == "stopped; nothing was written"
     assert not [x for x in folder.iterdir() if "sig" in x.name]
 
 
@@ -299,3 +302,40 @@ def test_a_reader_that_has_seen_enough_is_no_error():
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("accuracy")
     assert done.stderr == ""
+
+
+def test_predictions_lose_nothing_without_a_word(folder, capsys):
+    source = folder / "source.csv"
+    table = customers(40, seed=2).assign(vote="x")
+    table.to_csv(source, index=False)
+    before = source.read_bytes()
+    assert main(f"predict {folder}/model {source} --out {source}".split()) == 2
+    assert "would replace their own source" in capsys.readouterr().err
+    assert source.read_bytes() == before
+    command = f"predict {folder}/model {source} --out {folder}/odd.csv"
+    assert main(f"{command} --id vote".split()) == 2
+    assert "must not be called 'vote'" in capsys.readouterr().err
+    table["age"] = table["age"].map(lambda x: f"{x} years")
+    table.to_csv(source, index=False)
+    assert main(command.split()) == 0
+    shown = capsys.readouterr().out
+    assert "note: column 'age': cells that are no numbers count as missing (40, such as " in shown
+
+
+def test_the_bar_is_not_in_what_is_printed(folder, capsys):
+    words = f"fit {folder}/data.csv --target left --model linear --out {folder}/third --drop key"
+    assert main([*shlex.split(words), "--metric", "fn / (tp + fn)"]) == 0
+    shown = capsys.readouterr()
+    assert "of 300" in shown.err
+    assert "of 300" not in shown.out
+    assert "note: fn / (tp + fn) rises with mistakes" in shown.out
+
+
+def test_where_nothing_can_be_written_nothing_is_fitted(folder, capsys):
+    words = f"fit {folder}/data.csv --target left --out {folder}/data.csv/model"
+    assert main(words.split()) == 2
+    shown = capsys.readouterr()
+    assert "cannot be written" in shown.err
+    assert "fitting" not in shown.err
+    assert main(f"fit {folder} --target left --out {folder}/m".split()) == 2
+    assert "is a folder" in capsys.readouterr().err

@@ -136,7 +136,7 @@ def test_inside_scikit_learns_tools():
 def test_it_tells_what_it_does(capsys):
     X, y = hard_problem(200)
     AnyLossClassifier(verbose=True, max_iter=20).fit(X, y)
-    assert "metric 20 of 20" in capsys.readouterr().out
+    assert "metric 20 of 20" in capsys.readouterr().err
 
 
 def test_two_positive_rows_are_enough_to_fit():

@@ -562,6 +562,14 @@ def test_slopes_in_words():
     assert "above 0.3810" in found.words()
     odd = anyloss.explain("fn / (tp + fn)", tp=8, fn=2, fp=3, tn=87)
     assert odd.threshold is None
+    for spec, threshold, words in (
+        ("recall", 0.0, "threshold: 0; call every row"),
+        ("specificity", 1.0, "threshold: 1; to call a row never pays"),
+        ("fn / (tp + fn)", None, "write a cost as 1 - cost"),
+    ):
+        found = anyloss.explain(spec, tp=80, fn=20, fp=30, tn=870)
+        assert found.threshold == threshold
+        assert words in found.words()
     assert "threshold: none" in odd.words()
     assert anyloss.explain("recall", tp=8, fn=2, fp=3, tn=87).threshold == 0
     for bad in ({"tp": -1}, {"tp": float("nan")}, {"tp": 0, "fn": 0, "fp": 0, "tn": 0}):
@@ -633,3 +641,15 @@ def test_tensorboard_shows_the_training(fitted, tmp_path):
     hard = [(x.step, x.value) for x in events.Scalars("training/hard score, held out")]
     np.testing.assert_allclose(hard, fitted.curve[:, [0, 2]], atol=1e-6)
     assert events.Scalars("test/anyloss")[0].value == pytest.approx(fitted.score, abs=1e-6)
+
+
+def test_a_class_may_be_called_none(tmp_path):
+    path = tmp_path / "none.csv"
+    labels = ["None", "NA", " 7 ", ""] * 5
+    path.write_text("a,y\n" + "".join(f"{k},{x}\n" for k, x in enumerate(labels)))
+    assert read_table(path, label="y")["y"].tolist()[:3] == ["None", "NA", "7"]
+    assert read_table(path, label="y")["y"].isna().sum() == 5
+    with pytest.raises(ValueError, match="must have two classes; got 3"):
+        fit_table(path, "y")
+    path.write_text("a,y\n1,1\n2,0\n3,\n")
+    np.testing.assert_array_equal(read_table(path, label="y")["y"], [1, 0, np.nan])

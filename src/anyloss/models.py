@@ -64,7 +64,6 @@ def save_folder(
     path, papers = Path(path), papers or {}
     check_place(path)
     about = {"anyloss": VERSION, "kind": kind, **description, "papers": sorted(papers)}
-    path.parent.mkdir(parents=True, exist_ok=True)
     aside = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
     try:
         for name, write in files.items():
@@ -83,7 +82,7 @@ def save_folder(
 
 
 def check_place(path: Path) -> None:
-    """Refuse a path where something stands that is not a model folder.
+    """Refuse a path where something stands that is not a model folder, or nothing can stand.
 
     >>> check_place(Path("/"))
     Traceback (most recent call last):
@@ -92,6 +91,13 @@ def check_place(path: Path) -> None:
     """
     if path.exists() and not _is_model_folder(path):
         raise ValueError(f"{path} exists and is not a model folder; choose another path")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryDirectory(prefix=f".{path.name}-", dir=path.parent).cleanup()
+    except OSError as error:
+        raise ValueError(
+            f"{path} cannot be written ({error.strerror}); choose another path"
+        ) from None
 
 
 def _move(aside: Path, path: Path) -> None:

@@ -393,12 +393,14 @@ def _progress(verbose: bool) -> Iterator[OnStep]:
     if not verbose:
         yield ignore
         return
+    from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     text = TextColumn("{task.description} {task.completed} of {task.total}")
     with Progress(
-        text, BarColumn(), TextColumn("{task.fields[value]}"), TimeElapsedColumn()
-    ) as bar:
+        text, BarColumn(), TextColumn("{task.fields[value]}"), TimeElapsedColumn(),
+        console=Console(stderr=True),
+    ) as bar:  # fmt: skip
         tasks: dict[str, Any] = {}
 
         def on_step(stage: str, step: int, total: int, value: float) -> None:

@@ -64,8 +64,8 @@ def binary_slopes(counts: Counts, chosen: Metric, smooth: float = 0.0, ops: Ops 
 class Explanation:
     """The metric of some counts, and what it gains by one hit more, or one false alarm more.
 
-    `threshold` is the probability above which calling a row positive pays; None where probability
-    does not tell, because calling rows positive helps (or harms) whatever they are.
+    `threshold` is the probability above which calling a row positive pays: 0 where every call
+    does, 1 where none does. None where the metric rewards mistakes, as a cost would.
     """
 
     metric: str
@@ -86,9 +86,13 @@ class Explanation:
         if self.hit > 0 > self.alarm:
             lines.append(f"a hit is worth {self.hit / -self.alarm:.2f} false alarms")
         if self.threshold is None:
-            return "\n".join([*lines, "threshold: none; the probability of a row does not tell"])
-        above = f"threshold: call a row positive if its probability is above {self.threshold:.4f}"
-        return "\n".join([*lines, f"{above} (probabilities must be calibrated)"])
+            above = "none; mistakes are rewarded. A metric is maximised: write a cost as 1 - cost"
+        elif self.threshold in (0.0, 1.0):
+            above = "0; call every row" if self.threshold == 0.0 else "1; to call a row never pays"
+        else:
+            above = f"call a row positive if its probability is above {self.threshold:.4f}"
+            above += " (probabilities must be calibrated)"
+        return "\n".join([*lines, f"threshold: {above}"])
 
 
 def explain(
@@ -112,7 +116,7 @@ def explain(
             f"counts must be numbers from 0 on, and one of them above 0; got {vars(cells)}"
         )
     score, A, B = binary_slopes(cells, chosen)
-    threshold = -B / (A - B) if A >= 0 >= B and A > B else None
+    threshold = None if A < 0 or B > 0 else -B / (A - B) if B < 0 else 1.0 - (A > 0)
     return Explanation(chosen.name, cells, score, A, B, threshold)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+NOTES = 20  # of a prediction, at most
 METRIC = "a name (see `anyloss metrics`) or a formula such as 'tp / (tp + 0.2*fp + fn)'"
 
 
@@ -119,12 +121,14 @@ def add_predict(commands: Any) -> None:
 def _predict(given: argparse.Namespace) -> None:
     from anyloss.workflow import load, predict_table
 
-    model = load(given.model)
+    model, notes = load(given.model), list[str]()
     with _counter("rows") as tell:
         rows = predict_table(
             model, given.data, given.out, id_column=given.id, separator=given.separator,
-            encoding=given.encoding, tell=tell,
+            encoding=given.encoding, tell=tell, note=notes.append,
         )  # fmt: skip
+    for text in notes[:NOTES]:
+        print(f"note: {text}")
     print(f"{rows} rows: {given.out}")
 
 
@@ -153,7 +157,7 @@ def add_compare(commands: Any) -> None:
     compare.add_argument("--folds", type=int, default=5)
     compare.add_argument("--repeats", type=int, default=3)
     compare.add_argument("--rows", type=int, default=20_000, help="at most so many rows")
-    compare.add_argument("--journal", type=Path, help="default: NAME-compare.jsonl, here")
+    compare.add_argument("--journal", type=Path, help="default: NAME-compare-KEY.jsonl, here")
     compare.set_defaults(run=_compare)
 
 
@@ -161,7 +165,9 @@ def _compare(given: argparse.Namespace) -> None:
     from anyloss.cli.progress import progress
     from anyloss.workflow.comparing import METHODS, compare_table, verdict
 
-    journal = given.journal or Path(f"{given.data.name.split('.')[0]}-compare.jsonl")
+    asked = (_table(given), given.model, given.folds, given.repeats, given.rows)
+    key = hashlib.sha256(repr(asked).encode()).hexdigest()[:8]  # a journal for each question
+    journal = given.journal or Path(f"{given.data.name.split('.')[0]}-compare-{key}.jsonl")
     with progress("folds x methods", stderr=True) as tell:
         found = compare_table(
             **_table(given), journal=journal, model=given.model, folds=given.folds,

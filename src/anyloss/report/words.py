@@ -160,6 +160,8 @@ def against_baselines(result: Result) -> str:
 
 def hindsight(result: Result, best: Threshold) -> str:
     """What the best threshold for the test rows themselves says about the one that was chosen."""
+    if best.score <= result.score:
+        return "In hindsight no threshold would have been better for these rows."
     found = (
         f"In hindsight the best threshold for these rows is {number(best.threshold)}, with "
         f"{number(best.score)}: "

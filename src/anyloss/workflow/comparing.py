@@ -101,7 +101,7 @@ def compare_table(
             f"expected 2 folds, 1 repeat and 50 rows at least; got {folds}, {repeats} and {rows}"
         )
     if isinstance(source, str | Path):
-        source = read_table(source, separator=separator, encoding=encoding)
+        source = read_table(source, label=target, separator=separator, encoding=encoding)
     task = prepare(source, target, positive=positive, drop=drop, id_column=id_column)
     frame, y = _sample(task, rows, seed)
     least = int(min(y.sum(), len(y) - y.sum()))

@@ -18,6 +18,7 @@ from anyloss.arithmetic import Array
 from anyloss.counts import Counts, counts
 from anyloss.metrics import metric as find_metric
 from anyloss.sklearn import AnyLossClassifier
+from anyloss.slopes import explain
 from anyloss.studies.protocol import MODELS
 from anyloss.tables import TableEncoder
 from anyloss.workflow import judging
@@ -96,7 +97,7 @@ def fit_table(
     settings = _settings(source, target, metric, options)
     tell("reading")
     if isinstance(source, str | Path):
-        source = read_table(source, separator=separator, encoding=encoding)
+        source = read_table(source, label=target, separator=separator, encoding=encoding)
     task = prepare(source, target, positive=positive, drop=drop, id_column=id_column)
     del source
     facts = _facts(task)
@@ -146,7 +147,7 @@ def _judged(
         "curve": _curve(classifier),
         "rivals": rivals,
         "importances": shuffled,
-        "warnings": (*task.warnings, *_warnings(parts, cells, orders)),
+        "warnings": (*task.warnings, *_cost(metric), *_warnings(parts, cells, orders)),
     }
 
 
@@ -235,6 +236,17 @@ def _curve(classifier: Any) -> Array:
     checks, soft = classifier.hard_history_, classifier.history_
     at = np.minimum(checks[:, 0].astype(int), len(soft) - 1)
     return np.column_stack([checks[:, 0], soft[at], checks[:, 1]])
+
+
+def _cost(metric: str) -> list[str]:
+    """A warning if the metric rewards mistakes.
+
+    >>> _cost("f1"), len(_cost("fn / (tp + fn)"))
+    ([], 1)
+    """
+    if explain(metric, tp=30, fn=20, fp=10, tn=40).threshold is not None:
+        return []
+    return [f"{metric} rises with mistakes; it is maximised all the same: write a cost as 1 - cost"]
 
 
 def _warnings(parts: Parts, cells: Counts, orders: dict[str, float]) -> list[str]:

@@ -12,10 +12,10 @@ from typing import Any
 import pandas as pd
 
 from anyloss.studies.outputs import check_output
-from anyloss.tables import Texts
+from anyloss.tables import Numbers, Texts
 from anyloss.workflow.model import TableModel
 from anyloss.workflow.preparing import check_column
-from anyloss.workflow.reading import read_parts
+from anyloss.workflow.reading import numbers_in_text, read_parts
 
 PART = 50_000  # rows
 DANGEROUS = re.compile(r"[=+\-@\t\r]")  # how a formula of a spreadsheet begins
@@ -33,6 +33,7 @@ def predict_table(
     encoding: str | None = None,
     rows: int = PART,
     tell: Callable[[int], None] = lambda done: None,
+    note: Callable[[str], None] = lambda text: None,
 ) -> int:
     """Write a class and a vote (0.5 decides) for each row of a file; how many rows there were.
 
@@ -40,19 +41,29 @@ def predict_table(
     `TableEncoder` takes them. The id column, here or in fitting, comes first in what is written.
     In a CSV file, text that a spreadsheet would run as a formula is put behind an apostrophe.
 
-    `source` and `out` are CSV or Parquet files; `tell` is told how many rows are done.
+    `source` and `out` are CSV or Parquet files; `tell` is told how many rows are done, `note` of
+    cells of number columns that are no numbers and count as missing.
     """
     out = Path(out)
     check_output(out, (".csv", ".parquet"))
+    if out.exists() and out.samefile(source):
+        raise ValueError(f"the predictions would replace their own source, {source}: name another")
     options: dict[str, Any] = {"separator": separator, "encoding": encoding}
     there = next(read_parts(source, 1, **options))
     if id_column is not None:
         check_column(id_column, there)
     ids = [x for x in (id_column or model.id_column,) if x is not None and x in there]
+    if taken := [x for x in ids if x in ("prediction", "vote")]:
+        raise ValueError(
+            f"the id column must not be called {taken[0]!r}, as a column that is written is; "
+            "rename it"
+        )
     wanted, texts = [*model.columns(), *ids], [*model.columns(Texts), *ids]
     done = 0
     with _aside(out) as aside, _ROWS[out.suffix](aside, ids) as write:
         for part in read_parts(source, rows, columns=wanted, texts=texts, **options):
+            for text in numbers_in_text(part, model.columns(Numbers)):
+                note(text)
             write(_predicted(model, part, ids))
             done += len(part)
             tell(done)

@@ -22,6 +22,11 @@ import pandas as pd
 SEPARATORS = ",;\t|"
 SAMPLE = 1 << 18  # bytes that are looked at for the separator
 BOMS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
+# What pandas takes for a missing value.
+MISSING = (
+    "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN",
+    "<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null",
+)  # fmt: skip
 NUMBER_SHARE = 0.9  # of the cells of a text column that make it a column of numbers
 
 
@@ -35,9 +40,15 @@ class Form(NamedTuple):
 
 
 def read_table(
-    path: Path | str, *, separator: str | None = None, encoding: str | None = None
+    path: Path | str,
+    *,
+    label: str | None = None,
+    separator: str | None = None,
+    encoding: str | None = None,
 ) -> Any:
     """A CSV (also `.csv.gz`) or Parquet file as a data frame.
+
+    Of the column `label` only empty cells are missing: "None" or "NA" may be the name of a class.
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "people.csv"
@@ -45,7 +56,12 @@ def read_table(
     >>> read_table(path).to_dict("list")
     {'name': ['Anna', 'Jörg'], 'size': [1.5, nan]}
     """
-    (frame,) = read_parts(path, None, separator=separator, encoding=encoding)
+    (frame,) = read_parts(path, None, label=label, separator=separator, encoding=encoding)
+    if label in frame and pd.api.types.infer_dtype(frame[label].dropna()) == "string":
+        present = frame[label].str.strip().replace("", None).dropna()
+        numbers = pd.to_numeric(present, errors="coerce")
+        known = numbers if numbers.notna().all() else present
+        frame[label] = known.reindex(frame.index)
     return frame
 
 
@@ -55,11 +71,14 @@ def read_parts(
     *,
     columns: Sequence[str] | None = None,
     texts: Sequence[str] = (),
+    label: str | None = None,
     separator: str | None = None,
     encoding: str | None = None,
 ) -> Iterator[Any]:
     """The same in parts of so many rows, or in one; `columns` limits them, `texts` stay text."""
     path = Path(path)
+    if path.is_dir():
+        raise ValueError(f"expected a CSV or Parquet file; {path} is a folder")
     if not path.is_file():
         raise ValueError(f"expected a CSV or Parquet file; {path} is not there")
     if not path.stat().st_size:
@@ -73,7 +92,9 @@ def read_parts(
     options = {
         "sep": form.separator, "encoding": form.encoding, "decimal": form.decimal,
         "skipinitialspace": True, "index_col": False, "names": form.names, "header": 0,
-        "dtype": {name: "str" for name in texts if name in form.names}, "low_memory": False,
+        "dtype": {name: "str" for name in (*texts, label) if name in form.names},
+        "na_values": {name: [""] if name == label else MISSING for name in form.names},
+        "keep_default_na": False, "low_memory": False,
     }  # fmt: skip
     empty = True
     try:
