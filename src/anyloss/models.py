@@ -62,9 +62,9 @@ def save_folder(
     beside the model, as a report does: it can be loaded without them.
     """
     path, papers = Path(path), papers or {}
-    check_place(path)
+    _refuse_other(path)
     about = {"anyloss": VERSION, "kind": kind, **description, "papers": sorted(papers)}
-    aside = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
+    aside = _beside(path)
     try:
         for name, write in files.items():
             write(aside / name)
@@ -89,11 +89,20 @@ def check_place(path: Path) -> None:
         ...
     ValueError: / exists and is not a model folder; choose another path
     """
+    _refuse_other(path)
+    _beside(path).rmdir()
+
+
+def _refuse_other(path: Path) -> None:
     if path.exists() and not _is_model_folder(path):
         raise ValueError(f"{path} exists and is not a model folder; choose another path")
+
+
+def _beside(path: Path) -> Path:
+    """A new folder, hidden, where `path` is to be."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryDirectory(prefix=f".{path.name}-", dir=path.parent).cleanup()
+        return Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
     except OSError as error:
         raise ValueError(
             f"{path} cannot be written ({error.strerror}); choose another path"
@@ -105,7 +114,7 @@ def _move(aside: Path, path: Path) -> None:
     if not path.exists():
         aside.rename(path)
         return
-    old = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
+    old = _beside(path)
     path.rename(old / path.name)
     aside.rename(path)
     shutil.rmtree(old)

@@ -23,9 +23,7 @@ def inner_folds(
     [[1, 1, 0, 0], [0, 0, 1, 1]]
     """
     _, same = np.unique(np.column_stack([y, X]), axis=0, return_inverse=True)
-    same = same.reshape(-1)
-    many = np.bincount(same)[same] >= MANY
-    same[many] = len(X) + np.arange(many.sum())
+    same = kept_together(same.reshape(-1))
     _, distinct, same = np.unique(same, return_index=True, return_inverse=True)
     stratum = _strata(y[distinct], kind)
     held = []
@@ -38,6 +36,16 @@ def inner_folds(
                 dealt += len(rows)
         held.append(np.arange(folds)[:, None] == fold_of[same])
     return np.concatenate(held)
+
+
+def kept_together(same: Array) -> Array:
+    """Numbers of rows, equal for identical ones; of ten or more copies each gets its own.
+
+    >>> kept_together(np.array([0, 1, 0])).tolist()
+    [0, 1, 0]
+    """
+    many = np.bincount(same)[same] >= MANY
+    return np.where(many, len(same) + np.arange(len(same)), same)
 
 
 def thinned(y: Array, weight: Array | None, kind: str, most: int, seed: int) -> tuple[Array, Array]:

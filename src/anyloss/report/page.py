@@ -11,6 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from anyloss.metrics import METRICS, Metric
 from anyloss.metrics import metric as find_metric
 from anyloss.report import curves, pictures, words
+from anyloss.studies.outputs import aside
 from anyloss.threshold import best_threshold
 from anyloss.workflow.result import Result
 
@@ -48,10 +49,8 @@ def write(result: Result, path: Path | str) -> Path:
     if path.suffix.lower() not in (".html", ".htm"):
         raise ValueError(f"the report is a web page and must end in .html; got {path.name!r}")
     text = render(result)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f".{path.name}.part")
-    aside.write_text(text, encoding="utf-8")
-    aside.replace(path)
+    with aside(path) as part:
+        part.write_text(text, encoding="utf-8")
     return path
 
 

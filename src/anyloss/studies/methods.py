@@ -189,8 +189,9 @@ def _resampled(over: bool, X: Array, y: Array, split: Split) -> Predict:
     return _logistic(None, X, y, split)
 
 
-def _descend(X: Array, y: Array, split: Split, slope: Slope) -> Predict:
+def _descend(slope: Slope, X: Array, y: Array, split: Split) -> Predict:
     """Adam on any loss of the logits, from the same start for every method."""
+    y = y.astype(float)
     sizes = [X.shape[1], *split.hidden, 1]
     layers = new_layers(sizes, 1, np.random.default_rng(split.seed))
     adam = Adam(layers, RATE, penalty=1 / (C * len(y)))
@@ -224,10 +225,6 @@ def focal_slope(z: Array, y: Array) -> Array:
     return -sign * (1 - q) ** 2 * (1 - q + 2 * q * loss) / len(y)
 
 
-def _by_slope(slope: Slope, X: Array, y: Array, split: Split) -> Predict:
-    return _descend(X, y.astype(float), split, slope)
-
-
 def _surrogate_fbeta(X: Array, y: Array, split: Split) -> Predict:
     import torch
 
@@ -241,7 +238,7 @@ def _surrogate_fbeta(X: Array, y: Array, split: Split) -> Predict:
         assert logits.grad is not None
         return logits.grad.numpy()
 
-    return _by_slope(slope, X, y, split)
+    return _descend(slope, X, y, split)
 
 
 def _soft_metric(name: str, step: Step, split: Split, metrics: Sequence[str]) -> Iterator[Outcome]:
@@ -252,7 +249,7 @@ def _soft_metric(name: str, step: Step, split: Split, metrics: Sequence[str]) ->
         def slope(z: Array, y: Array, metric: str = metric) -> Array:
             return -gradient(y, z, metric, step, from_logits=True)[1]
 
-        test = _descend(split.X, split.y.astype(float), split, slope)(split.test)
+        test = _descend(slope, split.X, split.y, split)(split.test)
         yield Outcome(name, metric, test > 0.5, test, time.perf_counter() - start)
 
 
@@ -283,10 +280,10 @@ def _each(train: Train) -> Callable[[Split, Folds], Trained]:
 FAMILIES: dict[str, Family] = {
     "bce": partial(scored, "bce", partial(_cross_entropy, False), True),
     "weighted": partial(scored, "weighted", partial(_cross_entropy, True), False),
-    "focal": partial(scored, "focal", _each(partial(_by_slope, focal_slope)), False),
+    "focal": partial(scored, "focal", _each(partial(_descend, focal_slope)), False),
     "smote": partial(scored, "smote", _each(partial(_resampled, True)), False),
     "undersampling": partial(scored, "undersampling", _each(partial(_resampled, False)), False),
-    "mse": partial(scored, "mse", _each(partial(_by_slope, mse_slope)), False),
+    "mse": partial(scored, "mse", _each(partial(_descend, mse_slope)), False),
     "surrogate_fbeta": partial(scored, "surrogate_fbeta", _each(_surrogate_fbeta), False),
     "sol": partial(_soft_metric, "sol", RaisedCosine(0.1)),
     "heaviside": partial(_soft_metric, "heaviside", Linear(0.2)),

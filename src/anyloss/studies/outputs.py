@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import platform
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +26,34 @@ def check_output(out: Path, suffixes: Sequence[str] = (".csv",)) -> None:
 
 def write_table(table: Any, out: Path) -> None:
     """Write a data frame as CSV or Parquet, by its suffix."""
-    aside = out.with_name(f".{out.name}.part")
-    if out.suffix == ".csv":
-        table.to_csv(aside, index=False)
-    else:
-        table.to_parquet(aside, index=False)
-    aside.replace(out)
+    with aside(out) as part:
+        if out.suffix == ".csv":
+            table.to_csv(part, index=False)
+        else:
+            table.to_parquet(part, index=False)
+
+
+@contextmanager
+def aside(out: Path) -> Iterator[Path]:
+    """Where to write, until all is written and the file is put in place."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    part = out.with_name(f".{out.name}.part")
+    try:
+        yield part
+        part.replace(out)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+
+
+def versions(packages: Sequence[str]) -> dict[str, str]:
+    """The version of Python, and those of the packages that are installed.
+
+    >>> list(versions(["numpy", "no-such-package"]))
+    ['python', 'numpy']
+    """
+    found = {"python": platform.python_version()}
+    for name in packages:
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found

@@ -25,7 +25,7 @@ from anyloss.metrics import metric as find_metric
 from anyloss.studies.datasets import fingerprint
 from anyloss.studies.journal import Journal
 from anyloss.studies.protocol import INNER, MODELS, new_split
-from anyloss.workflow.judging import outcomes
+from anyloss.workflow.judging import RIVALS, outcomes
 from anyloss.workflow.preparing import (
     Task,
     fitted_encoder,
@@ -38,9 +38,7 @@ from anyloss.workflow.reading import read_table
 OURS = "anyloss"
 # Simplest first: who is as good as ours and comes before it is the better choice.
 METHODS = {
-    "bce": "cross-entropy, threshold 0.5",
-    "bce_tuned": "cross-entropy, tuned threshold",
-    "weighted": "class-weighted cross-entropy",
+    **RIVALS,
     "smote_tuned": "SMOTE, tuned threshold",
     "lightgbm_tuned": "LightGBM, tuned threshold",
     OURS: "anyloss",

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import partial
-from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,6 +17,7 @@ from anyloss.counts import Counts, counts
 from anyloss.metrics import metric as find_metric
 from anyloss.sklearn import AnyLossClassifier
 from anyloss.slopes import explain
+from anyloss.studies.outputs import versions
 from anyloss.studies.protocol import MODELS
 from anyloss.tables import TableEncoder
 from anyloss.workflow import judging
@@ -156,19 +155,13 @@ def _settings(source: Any, target: str, metric: str, options: dict[str, Any]) ->
     place = str(source) if isinstance(source, str | Path) else None
     words = ["frame" if place is None else repr(place), repr(target), repr(metric)]
     words += [f"{name}={value!r}" for name, value in options.items() if value not in (None, [])]
-    versions = {"anyloss": __version__, "python": platform.python_version()}
-    versions |= {
-        name: version(name)
-        for name in PACKAGES
-        if find_spec(name.replace("scikit-learn", "sklearn"))
-    }
     return {
         "command": f"fit_table({', '.join(words)})",
         "source": place or "a data frame",
         "seed": options["seed"],
         "test_share": options["test_share"],
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "versions": versions,
+        "versions": {"anyloss": __version__} | versions(PACKAGES),
         "positive_named": options["positive"] is not None,
     }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -35,10 +35,14 @@ class TableModel:
         kept = self.encoder.columns_
         return [name for name, x in kept.items() if kind is None or isinstance(x, kind)]
 
-    def votes(self, frame: Any) -> Array:
-        """A number from 0 to 1 for each row; columns are found by name."""
+    def votes(self, frame: Any, note: Callable[[str], None] = lambda text: None) -> Array:
+        """A number from 0 to 1 for each row; columns are found by name.
+
+        `note` is told of cells of number columns that are no numbers and count as missing.
+        """
         frame = frame[[x for x in self.columns() if x in frame]].copy(deep=False)
-        numbers_in_text(frame, self.columns(Numbers))
+        for text in numbers_in_text(frame, self.columns(Numbers)):
+            note(text)
         return votes_of(self.classifier, self.encoder.transform(frame))
 
     def decide(self, votes: Array) -> Array:

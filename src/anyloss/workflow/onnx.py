@@ -13,6 +13,7 @@ import numpy as np
 
 from anyloss.arithmetic import Array
 from anyloss.sklearn import AnyLossClassifier
+from anyloss.studies.outputs import aside, check_output
 from anyloss.tables import Numbers, Texts
 from anyloss.workflow.model import TableModel
 
@@ -52,8 +53,7 @@ def export(model: TableModel, path: Path | str) -> None:
             "export needs onnx; install it with: pip install 'anyloss[onnx]'"
         ) from None
     path = Path(path)
-    if path.suffix != ".onnx":
-        raise ValueError(f"the output must end in .onnx; got {path.name!r}")
+    check_output(path, (".onnx",))
     if not isinstance(model.classifier, AnyLossClassifier):
         raise ValueError(
             "only linear models and networks become ONNX, and this is a model of trees: fit with "
@@ -67,8 +67,9 @@ def export(model: TableModel, path: Path | str) -> None:
     names = (graph.constant(np.array([x], dtype=object)) for x in (model.positive, model.negative))
     half = graph.constant(np.array(0.5))
     graph.add("Where", graph.add("Greater", vote, half), *names, out="label")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    onnx.save(_whole(graph, model), str(path))
+    whole = _whole(graph, model)
+    with aside(path) as part:
+        onnx.save(whole, str(part))
 
 
 def _encoded(graph: Graph, model: TableModel) -> str:

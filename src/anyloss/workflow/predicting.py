@@ -11,11 +11,11 @@ from typing import Any
 
 import pandas as pd
 
-from anyloss.studies.outputs import check_output
-from anyloss.tables import Numbers, Texts
+from anyloss.studies.outputs import aside, check_output
+from anyloss.tables import Texts
 from anyloss.workflow.model import TableModel
 from anyloss.workflow.preparing import check_column
-from anyloss.workflow.reading import numbers_in_text, read_parts
+from anyloss.workflow.reading import read_parts
 
 PART = 50_000  # rows
 DANGEROUS = re.compile(r"[=+\-@\t\r]")  # how a formula of a spreadsheet begins
@@ -60,33 +60,18 @@ def predict_table(
         )
     wanted, texts = [*model.columns(), *ids], [*model.columns(Texts), *ids]
     done = 0
-    with _aside(out) as aside, _ROWS[out.suffix](aside, ids) as write:
+    with aside(out) as place, _ROWS[out.suffix](place, ids) as write:
         for part in read_parts(source, rows, columns=wanted, texts=texts, **options):
-            for text in numbers_in_text(part, model.columns(Numbers)):
-                note(text)
-            write(_predicted(model, part, ids))
+            write(_predicted(model, part, ids, note))
             done += len(part)
             tell(done)
     return done
 
 
-def _predicted(model: TableModel, part: Any, ids: list[str]) -> Any:
-    votes = model.votes(part)
+def _predicted(model: TableModel, part: Any, ids: list[str], note: Callable[[str], None]) -> Any:
+    votes = model.votes(part, note)
     found = {name: part[name].to_numpy() for name in ids}
     return pd.DataFrame(found | {"prediction": model.decide(votes), "vote": votes})
-
-
-@contextmanager
-def _aside(out: Path) -> Iterator[Path]:
-    """Where to write, until all is written and the file is put in place."""
-    out.parent.mkdir(parents=True, exist_ok=True)
-    aside = out.with_name(f".{out.name}.part")
-    try:
-        yield aside
-        aside.replace(out)
-    except BaseException:
-        aside.unlink(missing_ok=True)
-        raise
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from scipy.stats import rankdata
 
 from anyloss.arithmetic import Array
 from anyloss.recipe import thinned
-from anyloss.recipe.folds import MANY
+from anyloss.recipe.folds import kept_together
 from anyloss.tables import TableEncoder, holds_dates, holds_identifiers
 from anyloss.workflow.reading import numbers_in_text
 
@@ -169,11 +169,8 @@ def split_rows(frame: Any, y: Array, share: float, seed: int) -> tuple[Array, in
     if not 0 < share < 1:
         raise ValueError(f"the share of rows to test on must lie between 0 and 1; got {share}")
     keys = pd.util.hash_pandas_object(frame, index=False).to_numpy()
-    _, group, sizes = np.unique(keys, return_inverse=True, return_counts=True)
-    group = group.astype(np.int64)
-    many = sizes[group] >= MANY
-    group[many] = len(y) + np.arange(many.sum())
-    _, group = np.unique(group, return_inverse=True)
+    _, same = np.unique(keys, return_inverse=True)
+    _, group = np.unique(kept_together(same), return_inverse=True)
     sizes, positives = np.bincount(group), np.bincount(group, weights=y)
     test, rng = np.zeros(len(sizes), dtype=bool), np.random.default_rng(seed)
     for own, amounts in ((positives > 0, positives), (positives == 0, sizes)):

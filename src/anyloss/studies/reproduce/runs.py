@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import platform
 from collections.abc import Callable, Mapping, Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,7 +11,7 @@ from anyloss import __version__
 from anyloss.arithmetic import Array
 from anyloss.studies.datasets import fingerprint
 from anyloss.studies.journal import Journal
-from anyloss.studies.outputs import check_output, write_table
+from anyloss.studies.outputs import check_output, versions, write_table
 from anyloss.studies.reproduce import slp
 from anyloss.studies.reproduce.data import Rows
 
@@ -93,8 +91,6 @@ def run(
 def write(table: Any, out: Path, settings: Mapping[str, Any] = slp.SETTINGS, **more: Any) -> None:
     """The tidy table, and beside it, as JSON, seed, settings and versions."""
     check_output(out)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    record = {"anyloss": __version__, **settings, **more}
-    record["versions"] = {"python": platform.python_version()} | {x: version(x) for x in LIBRARIES}
+    record = {"anyloss": __version__, **settings, **more, "versions": versions(LIBRARIES)}
     write_table(table, out)
     out.with_suffix(".json").write_text(json.dumps(record, indent=1) + "\n")
