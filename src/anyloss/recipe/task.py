@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.special import expit
 
 from anyloss.arithmetic import NUMPY, Array, softmax_back
 from anyloss.counts import check_average, counts_of_sums, score
@@ -121,7 +122,8 @@ def probabilities(z: Array, kind: str) -> Array:
         e = np.exp(z - z.max(axis=-1, keepdims=True))
         share: Array = e / e.sum(axis=-1, keepdims=True)
         return share
-    return (1 + np.tanh(z / 2)) / 2
+    sigmoid: Array = expit(z)
+    return sigmoid
 
 
 def cross_entropy(z: Array, y: Array, kind: str) -> Array:
@@ -140,20 +142,26 @@ def soft_metric(task: Task, weight: Array) -> Callable[[Array], tuple[Array, Arr
     The soft decision is the probability itself: how sharp it is, the weights of the model learn.
     `weight` has the axes `(members, rows)`.
     """
-    kind, y, weight = task.layout.kind, task.y, weight[..., None]
-    positive = weight * y
-    positives = positive.sum(axis=1, keepdims=True)
-    rows = np.broadcast_to(weight.sum(axis=1, keepdims=True), positives.shape)
+    kind, y = task.layout.kind, task.y
+    weight = np.asfortranarray(weight)[..., None]  # in memory as `forward` lays out its logits
+    rows = weight.sum(axis=1, keepdims=True)
+    positives = np.einsum("mnk,nc->mc", weight, y)[:, None]
+    rows = np.broadcast_to(rows, positives.shape)
 
     def gradient(z: Array) -> tuple[Array, Array]:
         p = probabilities(z, kind)
-        called = np.einsum("mnk,mnc->mc", weight, p)[:, None]
-        hits = np.einsum("mnc,mnc->mc", positive, p)[:, None]
+        parts = weight * p
+        called = parts.sum(axis=1, keepdims=True)
+        hits = np.einsum("nc,mnc->mc", y, parts)[:, None]
         counts = counts_of_sums(called, hits, positives, rows)
         score, A, B = sample_slopes(counts, task.metric, task.layout)
-        slope = positive * (A - B) + weight * B
+        slope = y * (A - B)
+        slope += B
         if kind == "multiclass":
+            slope *= weight
             return score.reshape(-1), softmax_back(slope, p, NUMPY)
-        return score.reshape(-1), slope * p * (1 - p)
+        slope *= parts
+        slope *= 1 - p
+        return score.reshape(-1), slope
 
     return gradient
