@@ -103,14 +103,14 @@ class _Parser:
         if isinstance(node, ast.Constant):
             return self.number(node.value, column)
         if isinstance(node, ast.Name):
-            if node.id not in CELLS:
+            if node.id.lower() not in CELLS:
                 raise self.fault(
                     f"unknown name {node.id!r} in the formula; use tp, fn, fp, tn, numbers and "
                     "sqrt( )",
                     column,
                 )
             self.uses_cells = True
-            return node.id
+            return node.id.lower()
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.UAdd | ast.USub):
             sign = -1.0 if isinstance(node.op, ast.USub) else 1.0
             inner = self.node(node.operand)
@@ -162,7 +162,7 @@ class _Parser:
         return float(value)
 
     def root(self, node: ast.Call, column: int) -> Node:
-        if not isinstance(node.func, ast.Name) or node.func.id != "sqrt":
+        if not isinstance(node.func, ast.Name) or node.func.id.lower() != "sqrt":
             raise self.fault(
                 "the only function in a formula is sqrt( ); a named metric stands alone, with its "
                 "parameters beside it, as in metric('fbeta', beta=2)",

@@ -360,7 +360,7 @@ def _by_text(spec: str) -> Metric:
     with_params = re.fullmatch(r"\s*(\w+)\s*\(([^()]*=[^()]*)\)\s*", spec)
     if with_params and with_params[1].lower() in METRICS:
         return _with_parameters(METRICS[with_params[1].lower()], with_params[2])
-    if spec.strip() in CELLS or not name.isidentifier():
+    if set(name.split("_")) <= set(CELLS) or not name.isidentifier():  # "tp - fp" is "tp_fp" here
         return Metric(spec, Formula(spec))
     if name in RANKING:
         raise ValueError(

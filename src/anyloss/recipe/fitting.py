@@ -227,8 +227,9 @@ def descend(
     share, judge = (_shares(rows * begun.weight) for rows in (~held, held))
     adam = Adam(layers, START_RATE, 1 / float(begun.C * begun.weight.sum()))
     best, at, kept = np.full(len(held), np.inf), np.zeros(len(held)), [x.copy() for x in layers]
+    values = None
     for k in range(steps + 1):
-        values = forward(layers, X)
+        values = forward(layers, X, values)
         if k % CHECK_EVERY == 0 or k == steps:
             loss = (judge * cross_entropy(values[-1], y, kind)).sum(axis=1)
             better = (loss < best) | ~held.any(axis=1)
@@ -264,8 +265,9 @@ def _refine(
     history: list[float] = []
     checks: list[tuple[int, float]] = []
     best, best_step, kept = -np.inf, 0, layers
+    values = None
     for k in range(steps + 1):
-        values = forward(layers, X)
+        values = forward(layers, X, values)
         if k % CHECK_EVERY == 0 or k == steps:
             checks.append((k, task.score(vote(values[-1], begun.kind, judge))))
             on_step("metric", k, steps, checks[-1][1])

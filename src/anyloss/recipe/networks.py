@@ -31,27 +31,40 @@ def new_layers(sizes: Sequence[int], members: int, rng: np.random.Generator) -> 
     return layers
 
 
-def forward(layers: Layers, X: Array) -> list[Array]:
-    """What each layer gives, `(members, rows, outputs)`; the last are the logits."""
-    members, inputs, outputs = layers[0].shape
-    flat = layers[0].transpose(1, 0, 2).reshape(inputs, members * outputs)
-    values = [(X @ flat).reshape(len(X), members, outputs).transpose(1, 0, 2) + layers[1]]
-    for weight, bias in zip(layers[2::2], layers[3::2], strict=True):
-        np.maximum(values[-1], 0.0, out=values[-1])
-        values.append(values[-1] @ weight + bias)
+def forward(layers: Layers, X: Array, values: list[Array] | None = None) -> list[Array]:
+    """What each layer gives, `(members, rows, outputs)`; the last are the logits.
+
+    `values` of an earlier call with the same shapes are written over: fresh memory at every step
+    would cost more than the arithmetic. In memory the rows come first, then the members.
+    """
+    members, rows = len(layers[0]), len(X)
+    if values is None:
+        values = [np.empty((rows, members, x.shape[2])).swapaxes(0, 1) for x in layers[::2]]
+    np.matmul(X, _side_by_side(layers[0]), out=_side_by_side(values[0]))
+    values[0] += layers[1]
+    for k in range(1, len(values)):
+        np.maximum(values[k - 1], 0.0, out=values[k - 1])
+        np.matmul(values[k - 1], layers[2 * k], out=values[k])
+        values[k] += layers[2 * k + 1]
     return values
 
 
+def _side_by_side(x: Array) -> Array:
+    """`(members, n, outputs)` as `(n, members * outputs)`."""
+    return x.swapaxes(0, 1).reshape(x.shape[1], -1)
+
+
 def backward(layers: Layers, X: Array, values: list[Array], gradient: Array) -> Layers:
-    """The gradient by every layer, from that by the logits."""
+    """The gradient by every layer, from that by the logits; uses up the values of hidden layers."""
     members, inputs, outputs = layers[0].shape
     found: Layers = []
     for k in range(len(values) - 1, 0, -1):
         before = values[k - 1]
         found = [before.swapaxes(1, 2) @ gradient, gradient.sum(axis=1, keepdims=True), *found]
-        gradient = (gradient @ layers[2 * k].swapaxes(1, 2)) * (before > 0)
-    flat = gradient.transpose(1, 0, 2).reshape(len(X), members * outputs)
-    first = (X.T @ flat).reshape(inputs, members, outputs).transpose(1, 0, 2)
+        active = before > 0
+        gradient = np.matmul(gradient, layers[2 * k].swapaxes(1, 2), out=before)
+        gradient *= active
+    first = (X.T @ _side_by_side(gradient)).reshape(inputs, members, outputs).swapaxes(0, 1)
     return [first, gradient.sum(axis=1, keepdims=True), *found]
 
 

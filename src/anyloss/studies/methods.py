@@ -195,8 +195,9 @@ def _descend(slope: Slope, X: Array, y: Array, split: Split) -> Predict:
     sizes = [X.shape[1], *split.hidden, 1]
     layers = new_layers(sizes, 1, np.random.default_rng(split.seed))
     adam = Adam(layers, RATE, penalty=1 / (C * len(y)))
+    values = None
     for _ in range(STEPS):
-        values = forward(layers, X)
+        values = forward(layers, X, values)
         adam.step(backward(layers, X, values, slope(values[-1][0, :, 0], y)[None, :, None]))
     return lambda rows: probabilities(forward(layers, rows)[-1][0, :, 0], "binary")
 
