@@ -57,6 +57,9 @@ def test_the_whole_way(folder, capsys):
     found, new = read_table(folder / "predictions.csv"), customers(200, seed=1)
     assert found["key"].tolist() == new["key"].tolist()
     assert f1_score(new["left"], found["prediction"], pos_label="yes") > 0.6
+    assert main(shlex.split(words)) == 0
+    told = " ".join(capsys.readouterr().err.split())
+    assert "again holds a model already; it is replaced once the new one is ready" in told
 
 
 def test_the_report_escapes_what_the_table_holds(folder):
@@ -138,7 +141,6 @@ def test_bad_words_are_told_in_one_line(folder, capsys):
     data = f"{folder}/data.csv"
     for words, message in (
         (f"fit {data} --target left --out {folder}/m --metric f1x", "unknown metric 'f1x'"),
-        (f"fit {data} --target left --out {folder}/m --metric tp/(tp+x)", "unknown name 'x'"),
         (f"fit {data} --target left --out {folder}/m --model forest", "model must be one of auto"),
         (f"fit {data} --target left --out {folder}/m --test-share 2", "between 0 and 1"),
         (f"fit {data} --target left --out {folder}/m --drop nothing", "no column is called"),
@@ -152,6 +154,10 @@ def test_bad_words_are_told_in_one_line(folder, capsys):
         error = capsys.readouterr().err.splitlines()
         assert re.search(f"^anyloss {words.split()[0]}: .*{message}", error[-1]), (words, error)
         assert "Traceback" not in "".join(error)
+    assert main(shlex.split("explain --metric 'tp / (tp + x)' --tp 1 --fn 0 --fp 0 --tn 0")) == 2
+    told, text, place = capsys.readouterr().err.splitlines()
+    assert told.startswith("anyloss explain: unknown name 'x'")
+    assert text[place.index("^")] == "x"
     with pytest.raises(ValueError, match="counts must be"):
         main(shlex.split("explain --tp -1 --fn 0 --fp 0 --tn 0 --debug"))
 

@@ -210,6 +210,11 @@ def test_validation_can_be_left_out():
     assert math.isnan(F1Loss(validate=False)(torch.tensor([math.nan]), torch.ones(1)).item())
 
 
+def test_sync_is_a_truth_value():
+    with pytest.raises(TypeError, match="sync must be True, False or None; got 'yes'"):
+        F1Loss(sync="yes")(torch.ones(2), torch.tensor([0.0, 1.0]))
+
+
 OTHERS = [
     AUROCLoss(),
     AveragePrecisionLoss(),

@@ -14,7 +14,7 @@ GOES_ON = ("bench", "compare", "reproduce")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; errors of the user are told in one line."""
+    """Run a command; errors of the user are told in one line (of a formula: with the place)."""
     given = _parser().parse_args(arguments)
     given.words = ["anyloss", *(sys.argv[1:] if arguments is None else arguments)]
     try:
@@ -25,7 +25,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ValueError, TypeError, OSError, ImportError) as error:
         if given.debug:
             raise
-        text = " ".join(str(error).split()).removesuffix(" ^")
+        text = str(error)
+        text = text if text.endswith("^") else " ".join(text.split())
         if isinstance(error, ModuleNotFoundError) and "pip install" not in text:
             text += "; install it with: pip install 'anyloss[cli]'"
         print(f"anyloss {given.command}: {text}", file=sys.stderr)

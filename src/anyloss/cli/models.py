@@ -67,6 +67,8 @@ def _run_fit(given: argparse.Namespace, table: dict[str, Any], log_dir: Path | N
     from anyloss.workflow.logs import check_logs, write_logs
 
     check_place(given.out)
+    if given.out.exists():
+        _say(f"{given.out} holds a model already; it is replaced once the new one is ready")
     if log_dir is not None:
         check_logs()
     result = fit_table(**table, verbose=True, tell=_say)

@@ -27,6 +27,8 @@ def ranks(sync: bool | None, group: dist.ProcessGroup | None) -> int:
     >>> ranks(None, None)
     1
     """
+    if sync not in (None, True, False):
+        raise TypeError(f"sync must be True, False or None; got {sync!r}")
     if sync is None:
         sync = torch.is_grad_enabled()
     if not (sync and dist.is_available() and dist.is_initialized()):

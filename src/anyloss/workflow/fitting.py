@@ -246,7 +246,8 @@ def _warnings(parts: Parts, cells: Counts, orders: dict[str, float]) -> list[str
     told = []
     for y, what in ((parts.y, "to learn from"), (parts.y_test, "to test on")):
         if y.sum() < FEW:
-            told.append(f"only {int(y.sum())} positive rows {what}: too few to be sure")
+            rows = "row" if y.sum() == 1 else "rows"
+            told.append(f"only {int(y.sum())} positive {rows} {what}: too few to be sure")
     if not cells.fn and not cells.fp:
         told.append("no mistake on the test rows: the interval cannot tell how rare mistakes are")
     told += [
