@@ -303,6 +303,33 @@ def test_saved_and_loaded_in_the_librarys_own_format(cls, tmp_path):
     again.fit(X, text)
 
 
+@pytest.mark.parametrize("cls", ALL)
+def test_importances_are_the_librarys_own(cls):
+    X, y = problem()
+    X = np.column_stack([X, np.zeros(len(X))])
+    model = build(cls).fit(X, y)
+    found, models = model.feature_importances_, model.models_
+
+    def shares(each):  # as the library tells them, of a trained model
+        if cls is LGBMAnyLossClassifier:
+            gains = each.feature_importance(importance_type="gain")
+        elif cls is XGBAnyLossClassifier:
+            gains = each.feature_importances_
+        else:
+            gains = each.get_feature_importance(type="PredictionValuesChange")
+        return np.divide(gains, np.sum(gains))
+
+    assert models.share > 0
+    by_hand = np.mean([shares(x) for x in models.started], axis=0)
+    by_hand += models.share * np.mean([shares(x) for x in models.refined], axis=0)
+    np.testing.assert_allclose(found, by_hand / (1 + models.share), rtol=1e-6)
+    assert set(np.argsort(found)[-2:]) == {0, 1}
+    assert found[4] == 0
+    if cls is not CatBoostAnyLossClassifier:  # which refuses rows that are all alike
+        nothing = build(cls).fit(np.zeros((60, 2)), np.arange(60) % 2)
+        assert nothing.feature_importances_.tolist() == [0, 0]
+
+
 def test_what_cannot_be_saved_or_loaded(tmp_path):
     X, y = problem(100)
     cls = LGBMAnyLossClassifier

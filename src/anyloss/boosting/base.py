@@ -245,6 +245,12 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         margin = self.decision_function(X)
         return probabilities(np.column_stack([-margin, margin]), "binary")
 
+    @property
+    def feature_importances_(self) -> Array:
+        """The share of each column in the gain of all trees, in the library's own measure."""
+        check_is_fitted(self)
+        return self.models_.importances(self.library)
+
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """The metric this classifier is trained for, of its decisions on `X`."""
         check_is_fitted(self)

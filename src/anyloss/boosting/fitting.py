@@ -51,6 +51,21 @@ class Boosted:
             return z
         return z + self.share * np.mean([library.margin(x, X) for x in self.refined], axis=0)
 
+    def importances(self, library: Library) -> Array:
+        """The share of each column in what the models have gained; refinements as they count."""
+        total: Array = sum(
+            share * np.mean([_shares(library.importances(x)) for x in models], axis=0)
+            for share, models in ((1.0, self.started), (self.share, self.refined))
+            if share
+        )
+        return _shares(total)
+
+
+def _shares(gains: Array) -> Array:
+    """Gains with the sum 1, or all 0 where nothing was gained."""
+    total = float(gains.sum())
+    return gains / total if total else np.zeros(len(gains))
+
 
 @dataclass(frozen=True)
 class Started:

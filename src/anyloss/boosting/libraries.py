@@ -68,6 +68,9 @@ class Library(Protocol):
     def margin(self, model: Any, X: Any) -> Array:
         """The margins of a model, without any start margin."""
 
+    def importances(self, model: Any) -> Array:
+        """What each column has gained, in the library's own measure."""
+
     def save(self, model: Any, path: Path) -> None:
         """Write a model in the library's own format."""
 
@@ -129,6 +132,9 @@ class LightGBM:
     def margin(self, model: Any, X: Any) -> Array:
         return model.predict(X, raw_score=True)
 
+    def importances(self, model: Any) -> Array:
+        return model.feature_importance("gain")
+
     def save(self, model: Any, path: Path) -> None:
         model.save_model(path)
 
@@ -172,6 +178,9 @@ class XGBoost:
 
     def margin(self, model: Any, X: Any) -> Array:
         return model.predict(X, output_margin=True).astype(float)
+
+    def importances(self, model: Any) -> Array:
+        return np.nan_to_num(model.feature_importances_)  # NaN for a model without a split
 
     def save(self, model: Any, path: Path) -> None:
         model.save_model(path)
@@ -232,6 +241,9 @@ class CatBoost:
 
     def margin(self, model: Any, X: Any) -> Array:
         return np.asarray(model.predict(X, prediction_type="RawFormulaVal"))
+
+    def importances(self, model: Any) -> Array:
+        return np.asarray(model.get_feature_importance())
 
     def save(self, model: Any, path: Path) -> None:
         model.save_model(str(path))
