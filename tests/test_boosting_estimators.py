@@ -558,7 +558,7 @@ def test_a_start_margin_is_refused(kind):
 
 def test_odd_parameters_are_saved(tmp_path):
     X, y = rising()
-    given = {"missing": np.nan, "monotone_constraints": list(np.array([1, 0, 0, 0]))}
+    given = {"missing": np.nan, "monotone_constraints": np.array([1, 0, 0, 0])}
     model = XGBAnyLossClassifier("f1", n_estimators=3, folds=2, repeats=1, n_jobs=1, **given)
     model.fit(X, y).save(tmp_path / "model")
     again = XGBAnyLossClassifier.load(tmp_path / "model")

@@ -147,7 +147,7 @@ def test_bad_words_are_told_in_one_line(folder, capsys):
         (f"fit {data} --target left --out {folder}", "is not a model folder; choose another"),
         (f"predict {folder} {data} --out {folder}/p.csv", "it has no model.json"),
         (f"predict {folder}/model {data} --out {folder}/p.txt", "must end in .csv or .parquet"),
-        (f"compare {data} --target left --folds 1", "expected 2 folds"),
+        (f"compare {data} --target left --folds 1", "at least 2 folds"),
         ("explain --tp -1 --fn 0 --fp 0 --tn 0", "counts must be numbers from 0 on"),
     ):
         assert main(shlex.split(words)) == 2
@@ -219,7 +219,6 @@ def test_compare_says_which_way_to_go(folder, capsys, monkeypatch):
     assert "f1 on 300 rows, 1 x 2 folds" in shown
     for name in ("SMOTE, tuned threshold", "LightGBM, tuned threshold", "class-weighted"):
         assert name in shown
-    assert re.search("(is as good as anyloss|is better than)", shown.splitlines()[-1])
     (journal,) = folder.glob("data-compare-*.jsonl")
     before = journal.read_bytes()
     assert main(command) == 0  # nothing is run again

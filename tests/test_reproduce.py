@@ -14,8 +14,8 @@ import pytest
 import anyloss
 from anyloss.cli import main
 from anyloss.cli.studies import TABLES
+from anyloss.outputs import check_output
 from anyloss.steps import Amplified
-from anyloss.studies.outputs import check_output
 from anyloss.studies.reproduce import REPORTS, reproduce, slp
 from anyloss.studies.reproduce.data import (
     TABLE17,

@@ -126,13 +126,11 @@ def test_slopes_of_the_textbook():
 
 
 @pytest.mark.parametrize("step", [Amplified(10.0), Amplified(73.0, 0.3)], ids=repr)
-@pytest.mark.parametrize("weighted", [False, True])
-def test_the_short_form_for_a_column(step, weighted):
+def test_the_short_form_for_a_column(step):
     y, z = column(n=40)
-    weight = np.random.default_rng(1).random(40) if weighted else None
     mcc = anyloss.metric("mcc")
-    value, grad = column_gradient(z, y, step, lambda c: binary_slopes(c, mcc), weight)
-    expected, expected_grad = gradient(y, z, mcc, step, from_logits=True, weight=weight)
+    value, grad = column_gradient(z, y, step, lambda c: binary_slopes(c, mcc))
+    expected, expected_grad = gradient(y, z, mcc, step, from_logits=True)
     assert value == pytest.approx(expected, rel=1e-12)
     np.testing.assert_allclose(grad, expected_grad, rtol=1e-9, atol=1e-18)
-    assert column_gradient(z, y, step, lambda c: binary_slopes(c, mcc), weight, False)[1] is None
+    assert column_gradient(z, y, step, lambda c: binary_slopes(c, mcc), False)[1] is None

@@ -416,7 +416,9 @@ def test_sets_that_are_too_small(tmp_path):
     frame = pd.DataFrame({"a": np.arange(45.0), "y": np.arange(45) < 5})
     frame.to_csv(tmp_path / "tiny.csv", index=False)
     problem = usable(from_folder(tmp_path), 100, 5)[1]
-    assert problem == ["tiny: 5 rows of the rarer class are too few"]
+    assert problem == [
+        "tiny: 5 rows of the rarer class are too few for 5 folds with 5 in each: take fewer folds"
+    ]
 
 
 # The command line
@@ -451,6 +453,7 @@ def test_the_command_line_shows_tables_and_a_picture(capsys, tmp_path):
     assert "linear, f1: anyloss against each method" in shown
     assert "null against bce_tuned" in shown
     assert (tmp_path / "a.svg").read_text().startswith("<?xml")
+    assert "| bce_tuned | " in (tmp_path / "a.md").read_text()
     results, _ = read_results(tmp_path / "a.parquet")
     assert set(results.method) == {"bce", "bce_tuned", "null", "anyloss", "unrefined"}
     assert main([*command, "--out", str(tmp_path)]) == 2

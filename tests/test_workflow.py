@@ -3,6 +3,7 @@
 import gzip
 import json
 import re
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -70,6 +71,7 @@ def fitted():
         (b"a , b\n1, x\n2, y\n", {"a": [1, 2], "b": ["x", "y"]}),
         (b",a\n0,1\n1,2\n", {"column 1": [0, 1], "a": [1, 2]}),
         (b"\n\na\n1\n", {"a": [1]}),
+        ("a\x85,b\n1,x\n".encode("latin-1"), {"a": [1], "b": ["x"]}),  # no line end in CSV
     ],
 )
 def test_files_as_they_come(tmp_path, content, expected):
@@ -115,6 +117,9 @@ def test_parquet(tmp_path):
     frame = customers(20)
     frame.to_parquet(tmp_path / "a.parquet")
     pd.testing.assert_frame_equal(read_table(tmp_path / "a.parquet"), frame)
+    grouped = frame.assign(city=frame["city"].astype("category"))
+    grouped.to_parquet(tmp_path / "groups.parquet", row_group_size=6)
+    pd.testing.assert_frame_equal(read_table(tmp_path / "groups.parquet"), grouped)
     frame[:0].to_parquet(tmp_path / "none.parquet")
     (tmp_path / "bad.parquet").write_bytes(b"a,b\n1,2\n")
     for name, message in (
@@ -387,7 +392,7 @@ def test_a_loaded_model_votes_as_the_fitted_one(model, fitted, tmp_path):
     assert len(list(tmp_path.iterdir())) == 1  # nothing is left aside
 
 
-def test_a_run_that_is_killed_while_saving_leaves_the_old_model(fitted, tmp_path):
+def test_a_run_that_is_killed_while_saving_leaves_the_old_model(fitted, tmp_path, monkeypatch):
     def stopped(path):
         raise KeyboardInterrupt
 
@@ -397,11 +402,25 @@ def test_a_run_that_is_killed_while_saving_leaves_the_old_model(fitted, tmp_path
         save(fitted, tmp_path / "model", {"report.html": stopped})
     assert (tmp_path / "model" / "model.json").read_bytes() == before
     assert [x.name for x in tmp_path.iterdir()] == ["model"]
+    rename, renamed = Path.rename, []
+
+    def stopped_between(self, target):
+        renamed.append(target)
+        if len(renamed) == 2:
+            raise KeyboardInterrupt
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", stopped_between)
+    with pytest.raises(KeyboardInterrupt):
+        save(fitted, tmp_path / "model")
+    assert (tmp_path / "model" / "model.json").read_bytes() == before
+    assert [x.name for x in tmp_path.iterdir()] == ["model"]
 
 
 # Predicting
 
 
+@pytest.mark.filterwarnings("ignore:The 'future.infer_string' option")
 def test_predictions_do_not_depend_on_the_parts_or_the_order_of_columns(fitted, tmp_path):
     new = customers(230, seed=3)
     new.loc[5, "city"] = "Atlantis"
@@ -427,16 +446,20 @@ def test_predictions_do_not_depend_on_the_parts_or_the_order_of_columns(fitted, 
     predict_table(fitted.model, tmp_path / "new.parquet", tmp_path / "out.parquet", rows=60)
     found = read_table(tmp_path / "out.parquet")
     np.testing.assert_array_equal(found["vote"], expected)
+    assert new["city"].isna().any()  # a gap is a gap in both
+    with pd.option_context("future.infer_string", False):  # texts as pandas 2 has them
+        predict_table(fitted.model, tmp_path / "new.parquet", tmp_path / "out.parquet", rows=60)
+    np.testing.assert_array_equal(read_table(tmp_path / "out.parquet")["vote"], expected)
 
 
 def test_formulas_are_neutralised_and_ids_keep_their_form(fitted, tmp_path):
-    new = customers(6, seed=3).drop(columns=["name", "left"])
-    new["=id"] = ["=cmd()", "007", "-5", "@sum", "\tx", "<script>"]
+    new = customers(8, seed=3).drop(columns=["name", "left"])
+    new["=id"] = ["=cmd()", "007", "-5", "@sum", "\tx", "<script>", "NA", "None"]
     new.to_csv(tmp_path / "new.csv", index=False)
     predict_table(fitted.model, tmp_path / "new.csv", tmp_path / "out.csv", id_column="=id")
     lines = (tmp_path / "out.csv").read_text().splitlines()
     assert [line.split(",")[0] for line in lines] == [
-        "'=id", "'=cmd()", "007", "-5", "'@sum", "'\tx", "<script>",
+        "'=id", "'=cmd()", "007", "-5", "'@sum", "'\tx", "<script>", "NA", "None",
     ]  # fmt: skip
     assert [neutral(x) for x in ("+1", "+1-1", "-1,5", "a=b", "")] == [
         "+1",
@@ -513,13 +536,34 @@ def test_comparing_on_folds_goes_on_where_it_was_stopped(tmp_path):
     ("options", "message"),
     [
         ({"model": "forest"}, "model must be one of linear, mlp"),
-        ({"folds": 1}, "expected 2 folds"),
-        ({"folds": 500}, "500 folds, and 5 within each, need more rows"),
+        ({"folds": 1}, "at least 2 folds"),
+        ({"folds": 500}, "too few for 500 folds with 5 in each: take fewer folds"),
     ],
 )
 def test_comparisons_that_are_refused(options, message, tmp_path):
     with pytest.raises(ValueError, match=message):
         compare_table(customers(), "left", journal=tmp_path / "j", **options)
+
+
+def test_texts_that_repeat_in_the_whole_table_only(tmp_path):
+    """In fewer rows they repeat less: what is no name there is one in a sample, and in a fold."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=4000)
+    code = [f"code {k}" for k in rng.integers(0, 1500, 4000)]
+    frame = pd.DataFrame({"x": x, "code": code, "left": x + rng.normal(size=4000) > 1})
+    options = {"rows": 200, "folds": 2, "repeats": 1, "journal": tmp_path / "j"}
+    found = compare_table(frame, "left", **options)
+    assert found.warnings == ("left out, for the texts hardly ever repeat: 'code'",)
+    frame = frame[:400].assign(code=[f"code {k % 340}" for k in range(400)])  # 0.85, in folds 0.9+
+    assert not compare_table(
+        frame, "left", **options | {"rows": 400, "journal": tmp_path / "k"}
+    ).warnings
+
+
+def test_columns_of_one_name_are_refused():
+    frame = pd.DataFrame(np.zeros((40, 3)), columns=["a", "a", "left"])
+    with pytest.raises(ValueError, match="expected columns of different names; rename 'a'"):
+        fit_table(frame, "left")
 
 
 def test_the_verdict_is_plain():

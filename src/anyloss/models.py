@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from anyloss.arithmetic import Array
+from anyloss.formula import Formula
 from anyloss.metrics import METRICS, Metric, MetricSpec
 from anyloss.metrics import metric as find_metric
 
@@ -115,9 +116,15 @@ def _move(aside: Path, path: Path) -> None:
         aside.rename(path)
         return
     old = _beside(path)
-    path.rename(old / path.name)
-    aside.rename(path)
-    shutil.rmtree(old)
+    try:
+        path.rename(old / path.name)
+        aside.rename(path)
+    except BaseException:  # also a stop between the two
+        if not path.exists():
+            (old / path.name).rename(path)
+        raise
+    finally:
+        shutil.rmtree(old, ignore_errors=True)
 
 
 def _all_files(folder: Path) -> list[str]:
@@ -198,7 +205,7 @@ def metric_to_json(spec: MetricSpec | Metric) -> str | dict[str, Any]:
     if isinstance(spec, str):
         return spec
     chosen = find_metric(spec)
-    formula = isinstance(spec, Metric) and not chosen.name.isidentifier()
+    formula = isinstance(chosen.function, Formula)
     if not formula and METRICS.get(chosen.name) is not chosen.function:
         raise ValueError(
             f"the metric {chosen.name!r} is a function and cannot be saved; write it as a formula "

@@ -182,7 +182,6 @@ def column_gradient(
     y: Array,
     step: Amplified,
     evaluate: Callable[[Counts], Slopes],
-    weight: Array | None = None,
     wanted: bool = True,
 ) -> tuple[float, Array | None]:
     """The soft score of a column of logits under `Amplified`, and its gradient by the logits.
@@ -196,11 +195,9 @@ def column_gradient(
     (0.5, [0.5, 0.0])
     """
     a, slope, factor = column_decisions(z, step)
-    score, A, B = evaluate(column_counts(a, y, weight))
+    score, A, B = evaluate(column_counts(a, y, None))
     if not wanted:
         return score, None
-    if weight is not None:
-        slope *= weight
     number, limit = z.dtype.type, float(np.finfo(z.dtype).max) / 4
     A, B = min(max(factor * A, -limit), limit), min(max(factor * B, -limit), limit)
     slope *= y * number(A - B) + number(B)

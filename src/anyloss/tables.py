@@ -99,7 +99,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 found[name] = Numbers(float(np.median(present)), bool(gaps.any()))
         if not found:
             raise ValueError(
-                f"expected a column with two values or more; all of {_some(frame)} are constant or "
+                f"expected a column with two values or more; all of {some(frame)} are constant or "
                 f"missing in {len(frame)} rows: give more rows or other columns"
             )
         return self._keep(list(frame), found)
@@ -122,7 +122,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         missing = [name for name in missing if name in self.columns_]  # a dropped one may be gone
         if missing:
             raise ValueError(
-                f"expected the columns of fit; {_some(missing)} not found among {_some(frame)}: "
+                f"expected the columns of fit; {some(missing)} not found among {some(frame)}: "
                 "add or rename columns (values may be missing)"
             )
         if isinstance(X, np.ndarray) and X.shape[1] != self.n_features_in_:
@@ -276,9 +276,7 @@ def _frame(X: Any) -> Any:
         )
     if not frame.columns.is_unique:
         twice = frame.columns[frame.columns.duplicated()].unique()
-        raise ValueError(
-            f"expected distinct column names; got {_some(twice)} twice: rename or drop"
-        )
+        raise ValueError(f"expected distinct column names; got {some(twice)} twice: rename or drop")
     return frame
 
 
@@ -313,7 +311,7 @@ def _unpacked(name: str, series: Any) -> Array:
         raise _dates_error(name, f"{inferred} values", present.iloc[0])
     types = sorted({type(value).__name__ for value in present})
     raise ValueError(
-        f"column {name!r}: expected numbers, booleans or text; got values of {_some(types)}: make "
+        f"column {name!r}: expected numbers, booleans or text; got values of {some(types)}: make "
         "them all numbers (pandas.to_numeric) or all text (astype('string')), or drop the column"
     )
 
@@ -356,7 +354,11 @@ def _dates_error(name: str, what: str, example: Any) -> ValueError:
     )
 
 
-def _some(names: Any) -> str:
-    """The names in quotes, ten at most."""
+def some(names: Any) -> str:
+    """The names in quotes, ten at most.
+
+    >>> some("ab"), some(range(12))
+    ("'a', 'b'", '0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more')
+    """
     quoted = [repr(name) for name in names]
     return ", ".join(quoted[:10]) + (f" and {len(quoted) - 10} more" if len(quoted) > 10 else "")

@@ -109,7 +109,6 @@ def best_offsets(
     average: str | None,
     multiclass: bool,
     weight: Array,
-    rounds: int = 5,
 ) -> tuple[Array, float]:
     """What to subtract from the scores `(n, C)` of each class for the best averaged metric.
 
@@ -123,7 +122,7 @@ def best_offsets(
     (array([0.625, 0.   , 0.   ]), 1.0)
     """
     scores, offsets, best = np.array(y_score, dtype=float), np.zeros(y_true.shape[1]), -np.inf
-    for _ in range(rounds):
+    for _ in range(5):
         before = best
         for k in range(y_true.shape[1]):
             cuts, cells = _class_sweep(y_true, scores, weight, k, multiclass)

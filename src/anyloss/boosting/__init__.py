@@ -4,8 +4,6 @@ from typing import Any
 
 from anyloss.boosting.adapters import eval_metric, objective
 
-_ESTIMATORS = ("CatBoostAnyLossClassifier", "LGBMAnyLossClassifier", "XGBAnyLossClassifier")
-
 __all__ = [
     "CatBoostAnyLossClassifier",
     "LGBMAnyLossClassifier",
@@ -17,7 +15,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """The classifiers need scikit-learn, so they are imported when they are asked for."""
-    if name in _ESTIMATORS:
+    if name in __all__:
         from anyloss.boosting import estimators
 
         return getattr(estimators, name)

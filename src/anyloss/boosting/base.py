@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from numbers import Integral
 from pathlib import Path
@@ -115,7 +116,9 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ) -> Self:
         goal = Goal(find_metric(self.metric), step_of(self.scale))
         self._check_parameters()
-        X, y = self._check_rows(X, y, fit_options)
+        self._texts = "cat_features" in fit_options or "cat_features" in self._library_parameters
+        X = self._check_rows(X, reset=True)
+        y = self._check_labels(y, X.shape[0])
         weight = None
         if sample_weight is not None:
             weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
@@ -157,14 +160,11 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             if not isinstance(value, Integral) or value < low:
                 raise ValueError(f"{name} must be a whole number from {low}; got {value!r}")
 
-    def _check_rows(self, X: Any, y: Any = "no_validation", options: Any = ()) -> Any:
+    def _check_rows(self, X: Any, reset: bool = False) -> Any:
         """Rows as the library takes them: data frames as they are, all else as an array."""
-        reset = not isinstance(y, str)
-        if reset:
-            self._texts = "cat_features" in options or "cat_features" in self._library_parameters
         if hasattr(X, "iloc"):
             validate_data(self, X, reset=reset, skip_check_array=True)
-            return (X, self._check_labels(y, len(X))) if reset else X
+            return X
         checks = {
             "accept_sparse": "csr",
             "dtype": None if self._texts else "numeric",
@@ -174,7 +174,7 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if issparse(X):  # the one form that all libraries know
             X = csr_matrix(X)
             X.indices, X.indptr = X.indices.astype(np.int32), X.indptr.astype(np.int32)
-        return (X, self._check_labels(y, X.shape[0])) if reset else X
+        return X
 
     @staticmethod
     def _check_labels(y: Any, rows: int) -> Array:
@@ -270,7 +270,11 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 names[f"{kind}-{k}{self.library.suffix}"] = model
         description = {
             "parameters": {
-                **{key: parameters.to_json(key, x) for key, x in given.items() if x == x},
+                **{
+                    key: parameters.to_json(key, x)
+                    for key, x in given.items()
+                    if not (isinstance(x, float) and math.isnan(x))  # what XGBoost calls missing
+                },
                 "metric": metric_to_json(self.metric),
             },
             "classes": labels_to_json(self.classes_),

@@ -157,7 +157,7 @@ class XGBoost:
     def train(self, rows: Rows, plan: Plan, valid: Rows | None, goal: Goal | None) -> Any:
         xgboost = require(self.name)
         parameters = {"verbosity": 0} | plan.parameters
-        if isinstance(parameters.get("monotone_constraints"), list):  # it knows tuples only
+        if isinstance(parameters.get("monotone_constraints"), list | np.ndarray):  # tuples only
             parameters["monotone_constraints"] = tuple(map(int, parameters["monotone_constraints"]))
         if goal is not None:
             parameters |= {

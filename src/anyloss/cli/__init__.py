@@ -28,7 +28,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         text = str(error)
         text = text if text.endswith("^") else " ".join(text.split())
         if isinstance(error, ModuleNotFoundError) and "pip install" not in text:
-            text += "; install it with: pip install 'anyloss[cli]'"
+            extra = "studies" if given.command in ("bench", "reproduce") else "cli"
+            text += f"; install it with: pip install 'anyloss[{extra}]'"
         print(f"anyloss {given.command}: {text}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:

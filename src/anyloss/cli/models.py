@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-NOTES = 20  # of a prediction, at most
 METRIC = "a name (see `anyloss metrics`) or a formula such as 'tp / (tp + 0.2*fp + fn)'"
 
 
@@ -123,14 +122,18 @@ def add_predict(commands: Any) -> None:
 def _predict(given: argparse.Namespace) -> None:
     from anyloss.workflow import load, predict_table
 
-    model, notes = load(given.model), list[str]()
+    model, notes = load(given.model), dict[str, list[str]]()
+
+    def note(text: str) -> None:  # the same of later parts of the file is told once
+        notes.setdefault(text.split(" (")[0], []).append(text)
+
     with _counter("rows") as tell:
         rows = predict_table(
             model, given.data, given.out, id_column=given.id, separator=given.separator,
-            encoding=given.encoding, tell=tell, note=notes.append,
+            encoding=given.encoding, tell=tell, note=note,
         )  # fmt: skip
-    for text in notes[:NOTES]:
-        print(f"note: {text}")
+    for first, *more in notes.values():
+        print(f"note: {first}" + (f", and in {len(more)} later parts of the file" if more else ""))
     print(f"{rows} rows: {given.out}")
 
 

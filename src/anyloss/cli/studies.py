@@ -8,7 +8,8 @@ from typing import Any
 
 from anyloss.cli.progress import progress
 
-MODELS = "linear, mlp, lightgbm, xgboost, catboost"
+MODELS = "linear, mlp, lightgbm, xgboost, catboost; default: linear mlp"
+METRICS = "names or formulas; default: f1 mcc balanced_accuracy gmean accuracy"
 TABLES = (
     "table1", "table6", "table7", "table8", "table9", "table10", "table12", "table13", "table15",
     "table16", "table17", "table18", "figure2", "figure3", "figure4", "figure5",
@@ -34,13 +35,8 @@ def add_bench(commands: Any) -> None:
     bench.add_argument("--openml", nargs="+", default=[], help="data sets of OpenML by name")
     bench.add_argument("--datasets", nargs="+", help="only the sets of these names")
     bench.add_argument("--out", type=Path, default=Path("bench.csv"), help=".csv or .parquet")
-    bench.add_argument("--models", nargs="+", default=["linear", "mlp"], help=MODELS)
-    bench.add_argument(
-        "--metrics",
-        nargs="+",
-        default=["f1", "mcc", "balanced_accuracy", "gmean", "accuracy"],
-        help="any names or formulas",
-    )
+    bench.add_argument("--models", nargs="+", default=[], help=MODELS)
+    bench.add_argument("--metrics", nargs="+", default=[], help=METRICS)
     bench.add_argument("--methods", nargs="+", default=[], help="default: all that fit the metric")
     bench.add_argument("--folds", type=int, default=5)
     bench.add_argument("--repeats", type=int, default=5)
@@ -108,15 +104,19 @@ def _bench(given: argparse.Namespace) -> None:
     for problem in problems:
         console.print(f"left out: {problem}", style="yellow", markup=False)
     study = protocol.Study(
-        tuple(good), tuple(given.models), tuple(given.metrics), tuple(given.methods),
+        tuple(good), tuple(given.models) or tuple(protocol.MODELS),
+        tuple(given.metrics) or protocol.METRICS, tuple(given.methods),
         given.folds, given.repeats, given.rows,
     )  # fmt: skip
     with progress("units") as told:
         protocol.run(study, given.out, jobs=given.jobs, on_unit=told)
+    console.print(f"results: {given.out}", markup=False)
     results, seconds = protocol.read_results(given.out)
     if "anyloss" in set(results["method"]) and results["method"].nunique() > 1:
         summary.print_tables(results, seconds, console)
+        tables = given.out.with_suffix(".md")
+        tables.write_text(summary.to_markdown(results, seconds), encoding="utf-8")
+        console.print(f"tables: {tables}", markup=False)
         picture = given.out.with_suffix(".svg")
         plots.winning_probabilities(results, picture)
         console.print(f"picture: {picture}", markup=False)
-    console.print(f"results: {given.out}", markup=False)

@@ -237,8 +237,9 @@ def descend(
             for x, keep in zip(layers, kept, strict=True):
                 keep[better] = x[better]
             on_step("cross-entropy", k, steps, float(loss.mean()))
-        error = share[..., None] * (probabilities(values[-1], kind) - y)
-        adam.step(backward(layers, X, values, error))
+        if k < steps:
+            error = share[..., None] * (probabilities(values[-1], kind) - y)
+            adam.step(backward(layers, X, values, error))
     return kept, at
 
 

@@ -72,7 +72,7 @@ def precision_recall(y: Array, p: Array) -> Curve:
     return Curve(*thin(recall[::-1], precision[::-1]), float(average_precision_score(y, p)))
 
 
-def calibration(y: Array, p: Array, bins: int = 10) -> Curve:
+def calibration(y: Array, p: Array) -> Curve:
     """The share of positives among rows with like votes, and the mean gap between the two."""
-    share, vote = calibration_curve(y, p, n_bins=bins, strategy="quantile")
+    share, vote = calibration_curve(y, p, n_bins=10, strategy="quantile")
     return Curve(vote, share, float(np.abs(share - vote).mean()))

@@ -49,13 +49,13 @@ class Axis(NamedTuple):
         """How far along the axis a value stands."""
         return (value - self.low) / (self.high - self.low)
 
-    def ticks(self, about: int = 5) -> list[tuple[float, str]]:
-        """Round values along the axis and their labels.
+    def ticks(self) -> list[tuple[float, str]]:
+        """Round values along the axis, about five, and their labels.
 
         >>> [label for _, label in Axis("x", -0.02, 0.11).ticks()]
         ['0.00', '0.05', '0.10']
         """
-        span = (self.high - self.low) / about
+        span = (self.high - self.low) / 5
         unit = 10.0 ** math.floor(math.log10(span))
         step = next(unit * k for k in (1, 2, 5, 10) if unit * k >= span * (1 - 1e-9))
         digits = max(0, -math.floor(math.log10(step) + 1e-9))

@@ -10,8 +10,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from anyloss.metrics import METRICS, Metric
 from anyloss.metrics import metric as find_metric
+from anyloss.outputs import aside
 from anyloss.report import curves, pictures, words
-from anyloss.studies.outputs import aside
 from anyloss.threshold import best_threshold
 from anyloss.workflow.result import Result
 

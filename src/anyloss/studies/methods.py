@@ -65,14 +65,14 @@ Train = Callable[[Array, Array, Split], Predict]
 Slope = Callable[[Array, Array], Array]  # logits and labels to the gradient of the loss
 
 
-def tuned_threshold(y: Array, p: Array, folds: Folds, metric: str, points: int = 100) -> float:
+def tuned_threshold(y: Array, p: Array, folds: Folds, metric: str) -> float:
     """The threshold that scikit-learn's TunedThresholdClassifierCV takes, from held-out `p`.
 
     Per fold the score at 100 thresholds, interpolated to common ones; the best mean wins. Here all
     thresholds of a fold are scored at once from sorted sums, which is the only difference.
     """
-    at = [np.linspace(p[held].min(), p[held].max(), points) for _, held in folds]
-    common = np.linspace(min(x[0] for x in at), max(x[-1] for x in at), points)
+    at = [np.linspace(p[held].min(), p[held].max(), 100) for _, held in folds]
+    common = np.linspace(min(x[0] for x in at), max(x[-1] for x in at), 100)
     curves = [
         np.interp(common, x, _curve(y[held], p[held], x, metric))
         for x, (_, held) in zip(at, folds, strict=True)

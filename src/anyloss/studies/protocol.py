@@ -28,11 +28,11 @@ import numpy as np
 from anyloss import __version__
 from anyloss.counts import score
 from anyloss.metrics import metric as find_metric
+from anyloss.outputs import check_output, write_table
 from anyloss.studies.boosted import BOOSTED
 from anyloss.studies.datasets import Dataset, fingerprint, load
 from anyloss.studies.journal import Journal
 from anyloss.studies.methods import FAMILIES, Family, Outcome, Split, families_for
-from anyloss.studies.outputs import check_output, write_table
 
 MODELS = {"linear": (), "mlp": (8,)}  # and the trees of BOOSTED
 METRICS = ("f1", "mcc", "balanced_accuracy", "gmean", "accuracy")
@@ -75,10 +75,11 @@ class Study:
                     f"a study needs {what}, each of them once; got {', '.join(twice) or 'none'}"
                     f"{' more than once' if twice else ''}"
                 )
-        _check_sizes(self.folds, self.repeats, self.rows)
+        check_sizes(self.folds, self.repeats, self.rows)
 
 
-def _check_sizes(folds: int, repeats: int, rows: int) -> None:
+def check_sizes(folds: int, repeats: int, rows: int) -> None:
+    """Refuse sizes that no study can have."""
     if folds < 2 or repeats < 1 or rows < 50:
         raise ValueError(
             "a study needs at least 2 folds, 1 repeat and 50 rows; got "
@@ -186,26 +187,35 @@ def new_split(X: Any, y: Any, test: Any, hidden: tuple[int, ...], seed: int) -> 
 
 
 def usable(datasets: Sequence[Dataset], rows: int, folds: int) -> tuple[list[Dataset], list[str]]:
-    """The data sets that can be split, and what is wrong with the others.
-
-    Every inner fold needs two positives to fit and one to hold out.
-    """
-    _check_sizes(folds, 1, rows)
+    """The data sets that can be split, and what is wrong with the others."""
+    check_sizes(folds, 1, rows)
     good, problems = [], []
     for dataset in datasets:
         try:
-            _, y = load(dataset, rows)
+            check_rarer(load(dataset, rows)[1], folds)
         except (ValueError, TypeError, KeyError, OSError, ImportError) as error:
             text = str(error)
             named = text if text.startswith(dataset.name) else f"{dataset.name}: {text}"
             problems.append(named)
-            continue
-        least = min(int(y.sum()), int((1 - y).sum()))
-        if least - -(-least // folds) < INNER:
-            problems.append(f"{dataset.name}: {least} rows of the rarer class are too few")
         else:
             good.append(dataset)
     return good, problems
+
+
+def check_rarer(y: Any, folds: int) -> None:
+    """Refuse labels of which not every fold, and every fold within it, can hold one out.
+
+    >>> check_rarer(np.array([0] * 90 + [1] * 5), folds=5)
+    Traceback (most recent call last):
+        ...
+    ValueError: 5 rows of the rarer class are too few for 5 folds with 5 in each: take fewer folds
+    """
+    least = min(int(y.sum()), int((1 - y).sum()))
+    if least < folds or least - -(-least // folds) < INNER:
+        raise ValueError(
+            f"{least} rows of the rarer class are too few for {folds} folds with {INNER} in each: "
+            "take fewer folds"
+        )
 
 
 def run(

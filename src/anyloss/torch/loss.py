@@ -246,7 +246,10 @@ class AnyLoss(nn.Module):
         return pool
 
     def soft_score(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
-        """The soft metric that is trained: one minus the loss."""
+        """The soft metric that is trained: one minus the loss.
+
+        Beside `memory=` a call with gradients is a batch more; to look only, use `torch.no_grad`.
+        """
         return 1 - self.forward(input, target, weight)
 
     @torch.no_grad()

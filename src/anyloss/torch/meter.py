@@ -19,7 +19,8 @@ from anyloss.torch.sync import exchange, ranks
 class ScoreMeter:
     """Collects the hard counts of many batches; `compute` gives the metric of them all.
 
-    Takes the arguments of `AnyLoss`; of a step only its threshold matters.
+    Takes the arguments of `AnyLoss` but for `thresholds`, `per_sample`, `memory`, `sync` and
+    `group`; of a step only its threshold matters.
 
     >>> meter = ScoreMeter("f1")
     >>> for logits, target in [([1.0, -1.0], [1, 1]), ([2.0, 3.0], [0, 1])]:

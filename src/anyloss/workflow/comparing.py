@@ -24,11 +24,12 @@ from anyloss.counts import score
 from anyloss.metrics import metric as find_metric
 from anyloss.studies.datasets import fingerprint
 from anyloss.studies.journal import Journal
-from anyloss.studies.protocol import INNER, MODELS, new_split
+from anyloss.studies.protocol import MODELS, check_rarer, check_sizes, new_split
 from anyloss.workflow.judging import RIVALS, outcomes
 from anyloss.workflow.preparing import (
     Task,
     fitted_encoder,
+    identifiers,
     prepare,
     sample_rows,
     without_identifiers,
@@ -94,20 +95,12 @@ def compare_table(
     find_metric(metric)
     if model not in MODELS:
         raise ValueError(f"model must be one of {', '.join(MODELS)}; got {model!r}")
-    if folds < 2 or repeats < 1 or rows < 50:
-        raise ValueError(
-            f"expected 2 folds, 1 repeat and 50 rows at least; got {folds}, {repeats} and {rows}"
-        )
+    check_sizes(folds, repeats, rows)
     if isinstance(source, str | Path):
         source = read_table(source, label=target, separator=separator, encoding=encoding)
     task = prepare(source, target, positive=positive, drop=drop, id_column=id_column)
     frame, y = _sample(task, rows, seed)
-    least = int(min(y.sum(), len(y) - y.sum()))
-    if least < folds or least - -(-least // folds) < INNER:
-        raise ValueError(
-            f"{folds} folds, and {INNER} within each, need more rows of the rarer class than "
-            f"{least}"
-        )
+    check_rarer(y, folds)
     units: list[Unit] = [
         (r, f, x) for r in range(repeats) for f in range(folds) for x in _plans(model)
     ]
@@ -141,9 +134,8 @@ def _plans(model: str) -> dict[str, tuple[str, str, dict[str, str]]]:
 
 def _sample(task: Task, rows: int, seed: int) -> tuple[Any, Array]:
     """The rows to compare on, without columns that only name them."""
-    frame = without_identifiers(task, task.frame)
     keep = sample_rows(task.y, rows, seed)
-    return frame.iloc[keep], task.y[keep]
+    return without_identifiers(task, task.frame.iloc[keep]), task.y[keep]
 
 
 def _fingerprint(frame: Any, y: Array) -> str:
@@ -162,6 +154,7 @@ def _run(
     seed = seed * 1000 + repeat
     outer = StratifiedKFold(folds, shuffle=True, random_state=seed)
     train, test = list(outer.split(y, y))[fold]
+    frame = frame.drop(columns=identifiers(frame.iloc[train]))  # fewer rows repeat less
     encoder = fitted_encoder(frame.iloc[train])
     X, X_test = (encoder.transform(frame.iloc[at]) for at in (train, test))
     trained, family, names = _plans(model)[what]

@@ -15,11 +15,11 @@ from anyloss import __version__
 from anyloss.arithmetic import Array
 from anyloss.counts import Counts, counts
 from anyloss.metrics import metric as find_metric
+from anyloss.outputs import versions
 from anyloss.sklearn import AnyLossClassifier
 from anyloss.slopes import explain
-from anyloss.studies.outputs import versions
 from anyloss.studies.protocol import MODELS
-from anyloss.tables import TableEncoder
+from anyloss.tables import TableEncoder, some
 from anyloss.workflow import judging
 from anyloss.workflow.model import TableModel, votes_of
 from anyloss.workflow.preparing import (
@@ -91,7 +91,7 @@ def fit_table(
         raise ValueError(f"model must be one of auto, {', '.join(CANDIDATES)}; got {model!r}")
     options = {
         "positive": positive, "model": model, "test_share": test_share, "seed": seed,
-        "drop": list(drop), "id_column": id_column,
+        "drop": list(drop), "id_column": id_column, "separator": separator, "encoding": encoding,
     }  # fmt: skip
     settings = _settings(source, target, metric, options)
     tell("reading")
@@ -256,6 +256,7 @@ def _warnings(parts: Parts, cells: Counts, orders: dict[str, float]) -> list[str
         if auc > LEAK
     ]
     if parts.encoder.dropped_:
-        listed = ", ".join(map(repr, parts.encoder.dropped_[:10]))
-        told.append(f"left out, for there is one value only or none: {listed}")
+        told.append(
+            f"left out, for there is one value only or none: {some(parts.encoder.dropped_)}"
+        )
     return told

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from anyloss.arithmetic import Array
+from anyloss.outputs import aside, check_output
 from anyloss.sklearn import AnyLossClassifier
-from anyloss.studies.outputs import aside, check_output
 from anyloss.tables import Numbers, Texts
 from anyloss.workflow.model import TableModel
 
@@ -87,11 +87,9 @@ def _encoded(graph: Graph, model: TableModel) -> str:
 
 
 def _one_hot(graph: Graph, name: str, kept: Texts) -> list[str]:
-    found = []
-    if kept.values:
-        values = np.array([["" if value is None else value for value in kept.values]], dtype=object)
-        same = graph.add("Equal", name, graph.constant(values))
-        found.append(graph.add("Cast", same, to=_double()))
+    values = np.array([["" if value is None else value for value in kept.values]], dtype=object)
+    same = graph.add("Equal", name, graph.constant(values))
+    found = [graph.add("Cast", same, to=_double())]
     if kept.rare:  # whatever has no column of its own
         total = graph.add("ReduceSum", *found, graph.constant(np.array([1])), keepdims=1)
         found.append(graph.add("Sub", graph.constant([[1.0]]), total))

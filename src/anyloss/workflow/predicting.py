@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from anyloss.studies.outputs import aside, check_output
+from anyloss.outputs import aside, check_output
 from anyloss.tables import Texts
 from anyloss.workflow.model import TableModel
 from anyloss.workflow.preparing import check_column
@@ -61,7 +61,7 @@ def predict_table(
     wanted, texts = [*model.columns(), *ids], [*model.columns(Texts), *ids]
     done = 0
     with aside(out) as place, _ROWS[out.suffix](place, ids) as write:
-        for part in read_parts(source, rows, columns=wanted, texts=texts, **options):
+        for part in read_parts(source, rows, columns=wanted, texts=texts, names=ids, **options):
             write(_predicted(model, part, ids, note))
             done += len(part)
             tell(done)

@@ -15,7 +15,7 @@ from scipy.stats import rankdata
 from anyloss.arithmetic import Array
 from anyloss.recipe import thinned
 from anyloss.recipe.folds import kept_together
-from anyloss.tables import TableEncoder, holds_dates, holds_identifiers
+from anyloss.tables import TableEncoder, holds_dates, holds_identifiers, some
 from anyloss.workflow.reading import numbers_in_text
 
 LEAST = 10  # rows of each class
@@ -53,6 +53,9 @@ def prepare(
     ('yes', 10, ['age'])
     """
     frame = frame.set_axis([str(name) for name in frame.columns], axis=1)
+    if not frame.columns.is_unique:
+        twice = list(frame.columns[frame.columns.duplicated()])
+        raise ValueError(f"expected columns of different names; rename {some(twice)}")
     for name in (target, *drop, *([] if id_column is None else [id_column])):
         check_column(name, frame)
     labelled = frame[target].notna()
@@ -68,7 +71,7 @@ def prepare(
     told += numbers_in_text(frame)
     numbered = [name for name in frame if _counts_rows(name, frame[name])]
     if numbered:
-        told.append(f"left out, for they only number the rows: {_named(numbered)}")
+        told.append(f"left out, for they only number the rows: {some(numbered)}")
     dropped = [x for x in given if x != target] + numbered
     return Task(frame.drop(columns=numbered), y, target, positive, negative, dropped, told)
 
@@ -78,11 +81,7 @@ def check_column(name: str, frame: Any) -> None:
     if name not in frame:
         names = [str(x) for x in frame]
         near = difflib.get_close_matches(name, names, n=3, cutoff=0.4) or names[:10]
-        raise ValueError(f"no column is called {name!r}; there are {_named(near)}")
-
-
-def _named(names: Sequence[str]) -> str:
-    return ", ".join(map(repr, names[:10])) + (" and more" if len(names) > 10 else "")
+        raise ValueError(f"no column is called {name!r}; there are {some(near)}")
 
 
 def _labels(series: Any, target: str, positive: str | None) -> tuple[Array, str, str]:
@@ -90,17 +89,17 @@ def _labels(series: Any, target: str, positive: str | None) -> tuple[Array, str,
     names, sizes = [_label_text(x) for x in values], np.bincount(codes, minlength=len(values))
     if len(names) < 2:
         raise ValueError(
-            f"{target!r} must tell two classes apart; it has one value, {_named(names) or 'none'}"
+            f"{target!r} must tell two classes apart; it has one value, {some(names) or 'none'}"
         )
     if positive is None and len(names) > 2:
         raise ValueError(
-            f"{target!r} must have two classes; got {len(names)}, such as {_named(names[:5])}. "
+            f"{target!r} must have two classes; got {len(names)}, such as {some(names[:5])}. "
             "Name one of them as positive (--positive) to tell it from the rest"
         )
     if positive is None:
         positive = names[0] if sizes[0] < sizes[1] else names[1]
     if positive not in names:
-        raise ValueError(f"the positive class must be among {_named(names)}; got {positive!r}")
+        raise ValueError(f"the positive class must be among {some(names)}; got {positive!r}")
     k = names.index(positive)
     negative = f"not {positive}" if len(names) > 2 else names[1 - k]
     least = min(int(sizes[k]), int(sizes.sum() - sizes[k]))
@@ -127,9 +126,19 @@ def _counts_rows(name: str, series: Any) -> bool:
 
 
 def without_identifiers(task: Task, train: Any) -> Any:
-    """The rows to learn from without text columns whose values hardly repeat, which is told.
+    """The rows to learn from without the columns of `identifiers`, which is told."""
+    found = identifiers(train)
+    if found:
+        task.dropped.extend(found)
+        task.warnings.append(f"left out, for the texts hardly ever repeat: {some(found)}")
+    return train.drop(columns=found)
 
-    Dates are not among them: the encoder refuses those.
+
+def identifiers(train: Any) -> list[str]:
+    """Text columns whose values hardly repeat. Dates are not among them: the encoder refuses those.
+
+    >>> identifiers(pd.DataFrame({"key": list("abcdef") * 2, "name": [f"n{k}" for k in range(12)]}))
+    ['name']
     """
     texts = train.select_dtypes(["object", "string"])
     found = [
@@ -139,12 +148,9 @@ def without_identifiers(task: Task, train: Any) -> Any:
         and holds_identifiers(present)
         and not holds_dates(present)
     ]
-    if found:
-        task.dropped.extend(found)
-        task.warnings.append(f"left out, for the texts hardly ever repeat: {_named(found)}")
     if len(found) == train.shape[1]:
         raise ValueError("expected columns to learn from; those there are only name the rows")
-    return train.drop(columns=found)
+    return found
 
 
 def fitted_encoder(train: Any) -> TableEncoder:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import codecs
 import csv
 import gzip
+import io
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -56,7 +57,8 @@ def read_table(
     >>> read_table(path).to_dict("list")
     {'name': ['Anna', 'Jörg'], 'size': [1.5, nan]}
     """
-    (frame,) = read_parts(path, None, label=label, separator=separator, encoding=encoding)
+    names = [] if label is None else [label]
+    (frame,) = read_parts(path, None, names=names, separator=separator, encoding=encoding)
     if label in frame and pd.api.types.infer_dtype(frame[label].dropna()) == "string":
         present = frame[label].str.strip().replace("", None).dropna()
         numbers = pd.to_numeric(present, errors="coerce")
@@ -71,11 +73,14 @@ def read_parts(
     *,
     columns: Sequence[str] | None = None,
     texts: Sequence[str] = (),
-    label: str | None = None,
+    names: Sequence[str] = (),
     separator: str | None = None,
     encoding: str | None = None,
 ) -> Iterator[Any]:
-    """The same in parts of so many rows, or in one; `columns` limits them, `texts` stay text."""
+    """The same in parts of so many rows, or in one; `columns` limits them, `texts` stay text.
+
+    In a CSV file the columns `names` stay text too, and only their empty cells are missing.
+    """
     path = Path(path)
     if path.is_dir():
         raise ValueError(f"expected a CSV or Parquet file; {path} is a folder")
@@ -92,8 +97,8 @@ def read_parts(
     options = {
         "sep": form.separator, "encoding": form.encoding, "decimal": form.decimal,
         "skipinitialspace": True, "index_col": False, "names": form.names, "header": 0,
-        "dtype": {name: "str" for name in (*texts, label) if name in form.names},
-        "na_values": {name: [""] if name == label else MISSING for name in form.names},
+        "dtype": {name: "str" for name in (*texts, *names) if name in form.names},
+        "na_values": {name: [""] if name in names else MISSING for name in form.names},
         "keep_default_na": False, "low_memory": False,
     }  # fmt: skip
     empty = True
@@ -129,7 +134,7 @@ def find_form(path: Path, separator: str | None = None, encoding: str | None = N
         text = codecs.getincrementaldecoder(encoding)().decode(sample)
     except UnicodeError as error:
         raise _unreadable(path, encoding, separator, error) from None
-    lines = text.splitlines(keepends=True)
+    lines = list(io.StringIO(text, newline=""))  # `splitlines` takes more than line ends for one
     lines = lines[:-1] if len(sample) == SAMPLE and len(lines) > 1 else lines
     found = separator or _separator(lines)
     rows = _rows(lines, found)
@@ -231,10 +236,11 @@ def _parquet_parts(
             if not file.metadata.num_rows:
                 raise ValueError(f"{path} has columns and no rows: expected rows")
             wanted = names if columns is None else [x for x in names if x in set(columns)]
-            size = rows or file.metadata.num_rows
-            for batch in file.iter_batches(batch_size=size, columns=wanted):
+            whole = rows is None
+            found = [file.read(wanted)] if whole else file.iter_batches(rows, columns=wanted)
+            for batch in found:
                 part = batch.to_pandas()
-                yield part.astype({x: "str" for x in texts if x in part})
+                yield part.astype({x: "string" for x in texts if x in part})
     except pyarrow.ArrowInvalid as error:
         raise ValueError(f"{path} cannot be read as Parquet: {error}") from None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from anyloss.studies.outputs import check_output
+from anyloss.outputs import check_output
 from anyloss.studies.reproduce import (
     curves,
     four_networks,

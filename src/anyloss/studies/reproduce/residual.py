@@ -15,7 +15,6 @@ from anyloss.studies.reproduce.data import at_hand
 
 WIDTH = 8  # of the first layer; the paper's ResNet50 begins with 64 and has 50 layers, this has 6
 BATCH, RATE = 256, 2e-3
-CLASSES = 10
 
 Loss = Callable[[Tensor, Tensor], Tensor]  # logits and labels of a batch
 

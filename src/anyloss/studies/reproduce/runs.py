@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 from anyloss import __version__
 from anyloss.arithmetic import Array
+from anyloss.outputs import check_output, versions, write_table
 from anyloss.studies.datasets import fingerprint
 from anyloss.studies.journal import Journal
-from anyloss.studies.outputs import check_output, versions, write_table
 from anyloss.studies.reproduce import slp
 from anyloss.studies.reproduce.data import Rows
 
