@@ -214,6 +214,9 @@ def test_smoothing_is_added_to_each_soft_cell():
         *(x + 1 for x in counts([1, 0, 0], [0.7, 0.6, 0.2], Uniform()))
     )
     assert score([1, 0, 0], [0.7, 0.6, 0.2], "mcc", Uniform(), smooth=1.0) == expected
+    assert score([1, 0, 0], [0.7, 0.6, 0.2], "f1", smooth=1.0) == 2 / 3  # the true metric has none
+    with pytest.raises(ValueError, match="smooth must be a number >= 0; got -5.0"):
+        score([1, 0], [0.9, 0.4], smooth=-5.0)
 
 
 def test_monai_value():
@@ -242,6 +245,8 @@ def test_monai_value():
         (([0, 1], np.eye(2)), {"step": Uniform(0.3)}, ValueError, "multiclass takes"),
         (([0], [[-np.inf, 0.0]]), {"from_logits": True}, ValueError, "logits must lie in"),
         (([0, 1], np.eye(2)), {"step": Hard(0.3)}, ValueError, "multiclass takes"),
+        (([1, 0], [0.1, 0.2]), {"step": 0.3}, TypeError, "one of anyloss.steps; got float"),
+        (([1, 0], [0.1, 0.2]), {"step": Hard}, TypeError, "got the class Hard"),
     ],
 )
 def test_bad_input(arguments, options, error, message):
@@ -258,3 +263,11 @@ def test_bad_averages():
         score([[1, 0, 1]], [[0.1, 0.2, 0.3]], "mcc", average="multiclass")
     with pytest.raises(ValueError, match=r"multiclass form \(mcc, cohen_kappa, accuracy\)"):
         score([1, 0], [0.1, 0.2], "f1", average="multiclass")
+
+
+@pytest.mark.filterwarnings("ignore:(overflow|invalid value) encountered:RuntimeWarning")
+def test_what_is_too_large_is_refused():
+    with pytest.raises(ValueError, match="metric 'mcc' is not finite for the counts"):
+        score([0, 1, 1], [0.2, 0.7, 0.3], "mcc", weight=[1e160] * 3)
+    with pytest.raises(ValueError, match="metric 'mcc' is not finite for the counts"):
+        anyloss.best_threshold([0, 1, 1], [0.2, 0.7, 0.3], "mcc", weight=[1e160] * 3)

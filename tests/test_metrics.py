@@ -183,6 +183,10 @@ def test_a_constant_metric_has_no_gradient():
     [
         ("f1x", {}, ValueError, "did you mean 'f1'"),
         ("f2", {}, ValueError, "'fbeta\\(beta=2\\)'"),
+        ("f0.5", {}, ValueError, "'fbeta\\(beta=0.5\\)'"),
+        ("fbeta(2)", {}, ValueError, "by name, as in 'fbeta\\(beta=2\\)'"),
+        ("fbeta(beta=2, beta=3)", {}, ValueError, "written once"),
+        ("f1()", {}, ValueError, "stands alone, as 'f1'"),
         ("roc-auc", {}, ValueError, "AUROCLoss"),
         ("qqqqqq", {}, ValueError, "known: "),
         (3, {}, TypeError, "got int"),
@@ -193,6 +197,10 @@ def test_a_constant_metric_has_no_gradient():
         (lambda tp, fn, fp, tn: "high", {}, TypeError, "must give a number"),
         (lambda tp, fn, fp, tn: float("nan"), {}, ValueError, "finite"),
         (lambda tp, fn, fp, tn: np.sqrt(tp), {}, TypeError, "for a root"),
+        (lambda tp, fn, fp, tn: tp / (tp + fp) if tp + fp else 1.0, {}, TypeError, "cannot branch"),
+        (lambda tp, fn, fp, tn: 0.0 if tp == 0 else tp / (tp + fp), {}, TypeError, "0 / 0 counts"),
+        (lambda tp, fn, fp, tn: tp * (fp != 0), {}, TypeError, "cannot compare"),
+        (lambda tp, fn, fp, tn, k: tp, {"k": float("inf")}, ValueError, "k .* a finite number"),
         (lambda tp: tp, {}, TypeError, "a function of tp, fn, fp, tn"),
         (lambda tp, fn, fp, tn: tp**fn, {}, TypeError, "exponent"),
         (anyloss.metric("f1"), {"beta": 1.0}, TypeError, "complete"),
@@ -201,3 +209,25 @@ def test_a_constant_metric_has_no_gradient():
 def test_bad_specs(spec, params, error, message):
     with pytest.raises(error, match=message):
         anyloss.metric(spec, **params)
+
+
+def test_equal_metrics_are_one_key():
+    for spec in ("f1", "tp - fp", "F-beta (beta=2)"):
+        one, two = anyloss.metric(spec), anyloss.metric(spec)
+        assert one == two
+        assert {one: 1}[two] == 1
+    assert anyloss.metric("tp-fp").function == anyloss.metric("tp - fp").function
+    assert anyloss.metric("tp - fp") != anyloss.metric("tp - fn")
+
+
+def test_parameters_of_a_function_are_its_own_affair():
+    found = anyloss.metric(lambda tp, fn, fp, tn, k: tp + k * fp, k=-1.0)
+    assert found(tp=5, fn=0, fp=2, tn=0) == 3
+
+
+def test_the_parameters_that_are_listed_are_the_defaults():
+    names = [name for name, _, _ in anyloss.metrics.listed() if "(" in name]
+    assert "tversky(alpha=0.5, beta=0.5)" in names
+    cells = {"tp": 6.0, "fn": 2.0, "fp": 3.0, "tn": 9.0}
+    for name in names:
+        assert anyloss.metric(name)(**cells) == anyloss.metric(name.split("(")[0])(**cells)

@@ -531,3 +531,24 @@ def test_valid_must_be_labelled_like_the_loader():
 def test_a_start_that_diverges_is_told():
     with pytest.raises(ValueError, match="finite.*learning rate"):
         quick(linear(), [(X, Y)], optimizer=lambda p: torch.optim.SGD(p, lr=float("inf")))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"epochs": -1}, "epochs from 0 on"),
+        ({"optimizer": torch.optim.SGD([torch.zeros(1)], lr=0.1)}, "a function that makes an"),
+    ],
+)
+def test_bad_options(options, message):
+    with pytest.raises(ValueError, match=message):
+        fit_module(nn.Linear(1, 1), [(torch.ones(2, 1), torch.tensor([0, 1]))], **options)
+
+
+def test_a_frozen_module_is_refused_and_weights_may_be_arrays():
+    x = torch.linspace(-3, 3, 200)[:, None]
+    batch = (x, x[:, 0] > 1, np.ones(200))
+    with pytest.raises(ValueError, match="no parameter to train"):
+        fit_module(nn.Linear(1, 1).requires_grad_(False), [batch])
+    found = fit_module(nn.Linear(1, 1), [batch], optimizer=torch.optim.Rprop)
+    assert found.predict(x[::99]).tolist() == [0, 0, 1]

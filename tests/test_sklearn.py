@@ -177,6 +177,24 @@ def test_bad_input_is_refused_and_nothing_is_half_fitted(options, y, message):
     assert not hasattr(model, "coef_")
 
 
+def test_text_is_pointed_to_the_tables():
+    frame = pd.DataFrame({"city": ["Rome", "Oslo"] * 15})
+    with pytest.raises(ValueError, match="could not convert string.*anyloss.tables.for_tables"):
+        AnyLossClassifier().fit(frame, np.arange(30) % 2)
+
+
+@pytest.mark.parametrize("hidden", [(), (3,)])
+@pytest.mark.parametrize("metric", ["f1", "mcc"])
+def test_a_label_that_never_occurs_is_never_predicted(metric, hidden):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(90, 3))
+    y = (X[:, 0] + rng.normal(size=90) > 0).astype(int)
+    model = AnyLossClassifier(metric, hidden, random_state=1).fit(X, np.column_stack([0 * y, y]))
+    called = model.predict(X).sum(axis=0)
+    assert called[0] == 0
+    assert 20 < called[1] < 70
+
+
 def three_text_classes():
     X, y = load_iris(return_X_y=True)
     return X, np.array(["setosa", "versicolor", "virginica"])[y]

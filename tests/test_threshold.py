@@ -113,3 +113,18 @@ def test_offsets_of_several_classes(multiclass, metric, average, seed):
             tried = offsets.copy()
             tried[k] = cut
             assert at(tried) <= reached + 1e-12
+
+
+@pytest.mark.parametrize("metric", ["f1", "mcc", "recall", "gmean"])
+@pytest.mark.parametrize("order", [[0, 1], [1, 0]])
+def test_a_label_that_never_occurs_is_not_called(metric, order):
+    rng = np.random.default_rng(0)
+    z = np.column_stack([rng.normal(-5, 1, 60), rng.normal(size=60)])
+    y = np.column_stack([np.zeros(60), z[:, 1] + rng.normal(size=60) > 0]).astype(float)
+    z, y = z[:, order], y[:, order]
+    options = {"average": "macro", "multiclass": False, "weight": np.ones(60)}
+    offsets, _ = best_offsets(y, z, anyloss.metric(metric), **options)
+    assert offsets[order.index(0)] == 0
+    assert offsets[order.index(1)] == pytest.approx(
+        best_threshold(y[:, order.index(1)], z[:, order.index(1)], metric).threshold
+    )

@@ -597,6 +597,26 @@ def test_the_threshold_of_the_slopes_is_the_best_one_for_calibrated_scores(name)
     assert found.threshold == pytest.approx(best.threshold, abs=0.02)
 
 
+@pytest.mark.parametrize(
+    ("metric", "cells"),
+    [
+        ("mcc", (0, 20, 0, 980)),
+        ("gmean", (0, 20, 5, 975)),
+        ("precision", (0, 20, 0, 980)),
+        ("mcc", (20, 0, 980, 0)),
+    ],
+)
+def test_a_corner_is_told_by_a_row_more(metric, cells):
+    tp, fn, fp, tn = cells
+    found, chosen = anyloss.explain(metric, tp=tp, fn=fn, fp=fp, tn=tn), anyloss.metric(metric)
+    if fn:
+        assert found.hit == chosen(tp + 1, fn - 1, fp, tn) - chosen(*cells)
+        assert found.hit > 0.2
+        assert found.threshold < 0.1
+    else:
+        assert (found.hit, found.alarm, found.threshold) == (0.0, 0.0, 1.0)
+
+
 def test_slopes_in_words():
     found = anyloss.explain("f1", tp=80, fn=20, fp=30, tn=870)
     steps = [sk_f1(80 + h, 20 - h, 30 + a) - sk_f1(80, 20, 30) for h, a in ((1e-4, 0), (0, 1e-4))]
@@ -628,8 +648,8 @@ def sk_f1(tp, fn, fp):
 def test_the_formulas_that_are_listed_are_the_metrics():
     rng = np.random.default_rng(0)
     for name, text, others in listed():
-        for word in ("beta", "alpha", "fn_cost", "fp_cost"):
-            text = re.sub(rf"\b{word}\b", "1", text)
+        for word, value in re.findall(r"(\w+)=([\d.]+)", name):
+            text = re.sub(rf"\b{word}\b", value, text)
         for tp, fn, fp, tn in rng.integers(1, 100, (5, 4)).astype(float):
             cells = {"tp": tp, "fn": fn, "fp": fp, "tn": tn}
             assert Formula(text)(**cells) == pytest.approx(anyloss.metric(name)(**cells), rel=1e-12)

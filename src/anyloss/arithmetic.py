@@ -204,6 +204,12 @@ class Cell:
         value = where(void, 0.0, x**exponent)
         return self._linear(value, where(void, 0.0, exponent * x ** (exponent - 1)))
 
+    def __bool__(self) -> bool:
+        raise TypeError("a metric cannot branch, as in `if tp`; 0 / 0 counts as 0 by itself")
+
+    def __eq__(self, other: object) -> bool:
+        raise TypeError("a metric cannot compare, as in `tp == 0`; 0 / 0 counts as 0 by itself")
+
     def sum(self) -> Cell:
         """The sum over the classes; the slopes stay one per class."""
         return Cell(self.ops.sum(self.value, -1), self.A, self.B, self.ops)

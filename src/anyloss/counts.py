@@ -16,7 +16,7 @@ from anyloss.arithmetic import NUMPY, Array, Cell, Ops, mirrored_sigmoid, mirror
 from anyloss.metrics import MULTICLASS, Metric, MetricSpec
 from anyloss.metrics import metric as find_metric
 from anyloss.shapes import Layout, Rows, prepare
-from anyloss.steps import Hard, Step
+from anyloss.steps import Hard, Step, check_step
 
 AVERAGES = ("auto", "binary", "macro", "micro", "weighted", "multiclass", None)
 
@@ -75,6 +75,7 @@ def pair(scores: Array, step: Step, kind: str, from_logits: bool, ops: Ops) -> t
 
 def count(given: Rows, step: Step, from_logits: bool, ops: Ops) -> Counts:
     """The counts under a step, with axes `(samples, 1, classes)`."""
+    check_step(step)
     a, b = decisions(given.scores, step, given.layout.kind, from_logits, ops)
     return tally(a, b, given.y, given.weight, ops)
 
@@ -129,6 +130,12 @@ def score_counts(
     value = averaged(chosen, cells, lay.average, ops).value
     value = ops.sum(value * sample_share(counts, ops), 0)
     return value[0, 0, :] if lay.average is None else value[0, 0, 0]
+
+
+def check_smooth(smooth: float) -> None:
+    """Refuse what cannot be added to counts."""
+    if not 0 <= smooth < math.inf:
+        raise ValueError(f"smooth must be a number >= 0; got {smooth!r}")
 
 
 def check_finite(counts: Counts, values: list[Array], chosen: Metric) -> None:
@@ -222,6 +229,9 @@ def score(
         per_sample=per_sample, ignore_index=ignore_index, average=average,
     )  # fmt: skip
     check_average(chosen, found.layout.average)
+    check_smooth(smooth)
     cells = count(found, step, from_logits, NUMPY)
+    smooth = 0.0 if isinstance(step, Hard) else smooth  # the true metric has none
     value = score_counts(cells, chosen, found.layout, NUMPY, smooth)
+    check_finite(cells, [value], chosen)
     return float(value) if value.ndim == 0 else value

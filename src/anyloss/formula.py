@@ -48,6 +48,12 @@ class Formula:
     def __call__(self, tp: Any, fn: Any, fp: Any, tn: Any) -> Any:
         return _walk(self._tree, {"tp": tp, "fn": fn, "fp": fp, "tn": tn})
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Formula) and self._tree == other._tree
+
+    def __hash__(self) -> int:
+        return hash(self._tree)
+
     def __repr__(self) -> str:
         return f"Formula({self.text!r})"
 

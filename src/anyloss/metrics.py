@@ -12,6 +12,7 @@ import difflib
 import inspect
 import math
 import re
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import wraps
@@ -297,6 +298,9 @@ class Metric:
                 "tp, fn, fp, tn written with + - * / and ** only (x**0.5 for a root)"
             ) from error
 
+    def __hash__(self) -> int:  # as a static argument of jax.jit is
+        return hash((self.name, *sorted(self.params.items())))
+
     def __repr__(self) -> str:
         params = "".join(f", {key}={value!r}" for key, value in self.params.items())
         return f"metric({self.name!r}{params})"
@@ -333,9 +337,12 @@ def metric(spec: MetricSpec | Metric, **params: float) -> Metric:
         )
     params = {**found.params, **params}
     _check_parameters(found, params)
+    ours = found.function in METRICS.values()
     for key, value in params.items():
-        if not isinstance(value, int | float | np.number) or not 0 <= value < math.inf:
-            raise ValueError(f"{key} of metric {found.name!r} must be a number >= 0; got {value!r}")
+        least = 0.0 if ours else -sys.float_info.max
+        if not isinstance(value, int | float | np.number) or not least <= value < math.inf:
+            wanted = "a number >= 0" if ours else "a finite number"
+            raise ValueError(f"{key} of metric {found.name!r} must be {wanted}; got {value!r}")
     found = Metric(found.name, found.function, params)
     _probe(found)
     return found
@@ -357,9 +364,13 @@ def _by_text(spec: str) -> Metric:
     name = "_".join(spec.lower().replace("-", " ").split())
     if name in METRICS:
         return Metric(METRICS[name].__name__, METRICS[name])
-    with_params = re.fullmatch(r"\s*(\w+)\s*\(([^()]*=[^()]*)\)\s*", spec)
-    if with_params and with_params[1].lower() in METRICS:
-        return _with_parameters(METRICS[with_params[1].lower()], with_params[2])
+    with_params = re.fullmatch(r"([\w\s-]+)\((.*)\)\s*", spec)
+    if with_params:
+        called = "_".join(with_params[1].lower().replace("-", " ").split())
+        if called in METRICS:
+            return _with_parameters(METRICS[called], with_params[2])
+    if beta := re.fullmatch(r"f(\d+|\d*\.\d+)(?:_score)?", name):
+        raise ValueError(f"unknown metric {spec!r}; write it as 'fbeta(beta={beta[1]})'")
     if set(name.split("_")) <= set(CELLS) or not name.isidentifier():  # "tp - fp" is "tp_fp" here
         return Metric(spec, Formula(spec))
     if name in RANKING:
@@ -367,8 +378,6 @@ def _by_text(spec: str) -> Metric:
             f"{spec!r} is a metric of the ranking, not of the confusion matrix; see "
             "anyloss.torch.AUROCLoss and AveragePrecisionLoss"
         )
-    if beta := re.fullmatch(r"f(\d+)(?:_score)?", name):
-        raise ValueError(f"unknown metric {spec!r}; write it as 'fbeta(beta={beta[1]})'")
     near = difflib.get_close_matches(name, METRICS, n=2, cutoff=0.4)
     hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"known: {sorted(METRICS)}"
     raise ValueError(f"unknown metric {spec!r}; {hint}")
@@ -379,9 +388,12 @@ def _with_parameters(function: MetricFunction, text: str) -> Metric:
     try:
         pairs = [part.split("=") for part in text.split(",")]
         params = {key.strip(): float(value) for key, value in pairs}
+        if len(params) < len(pairs):
+            raise ValueError
     except ValueError:
         raise ValueError(
-            f"parameters are written as in 'fbeta(beta=2)'; got {function.__name__}({text})"
+            "parameters are written once and by name, as in 'fbeta(beta=2)', and a metric without "
+            f"any stands alone, as 'f1'; got {function.__name__}({text})"
         ) from None
     return Metric(function.__name__, function, params)
 
@@ -395,8 +407,9 @@ def listed() -> list[tuple[str, str, list[str]]]:
     found = []
     for name, function in METRICS.items():
         if name == function.__name__:
-            params = list(inspect.signature(function).parameters)[len(CELLS) :]
-            shown = f"{name}({', '.join(f'{x}=1' for x in params)})" if params else name
+            params = dict(list(inspect.signature(function).parameters.items())[len(CELLS) :])
+            given = ", ".join(f"{x}={params[x].default:g}" for x in params)
+            shown = f"{name}({given})" if params else name
             text = str(_TEXTBOOK[function](**{x: Written(x) for x in (*CELLS, *params)}))
             others = [x for x, same in METRICS.items() if same is function and x != name]
             found.append((shown, text, others))

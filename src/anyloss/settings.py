@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from anyloss.counts import check_average
+from anyloss.counts import check_average, check_smooth
 from anyloss.metrics import Metric, MetricSpec
 from anyloss.metrics import metric as find_metric
-from anyloss.steps import DEFAULT, Step
+from anyloss.steps import DEFAULT, Step, check_step
 
 
 class Options(NamedTuple):
@@ -50,8 +49,7 @@ def make_settings(
     """Check the arguments of a loss; `AnyLoss` explains them."""
     chosen = find_metric(metric, **params)
     check_average(chosen, average)
-    if not 0 <= smooth < math.inf:
-        raise ValueError(f"smooth must be a number >= 0; got {smooth!r}")
+    check_smooth(smooth)
     if not (ignore_index is None or isinstance(ignore_index, int)):
         raise TypeError(f"ignore_index must be a whole number or None; got {ignore_index!r}")
     options = Options(average, from_logits, per_sample, multiclass, ignore_index, validate)
@@ -62,8 +60,8 @@ def make_steps(
     step: Step | None, threshold: float | None, thresholds: Sequence[float] | None
 ) -> tuple[Step, ...]:
     """The step, or one per threshold."""
-    if step is not None and not isinstance(step, Step):
-        raise TypeError(f"step must be one of anyloss.steps; got {type(step).__name__}")
+    if step is not None:
+        check_step(step)
     if threshold is not None and (step is not None or thresholds is not None):
         raise ValueError(
             "threshold= is short for the default step at that threshold and stands alone; "

@@ -137,7 +137,10 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _fit(self, X: Array, y: Array, sample_weight: Array | None) -> Self:
         find_metric(self.metric)
         hidden = self._check_parameters()
-        X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2, multi_output=True)
+        with _hint_for_text():
+            X, y = validate_data(
+                self, X, y, dtype=np.float64, ensure_min_samples=2, multi_output=True
+            )
         check_classification_targets(y)
         if sample_weight is not None:
             sample_weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
@@ -385,6 +388,18 @@ def _standardise(X: Array, weight: Array | None) -> tuple[Array, Callable[[Layer
         return [weights / peak[:, None], bias.reshape(layers[1].shape), *layers[2:]]
 
     return (X - mean) / scale, into_columns
+
+
+@contextmanager
+def _hint_for_text() -> Iterator[None]:
+    """Where columns of text are taken."""
+    try:
+        yield
+    except ValueError as error:
+        if "could not convert string" not in str(error):
+            raise
+        hint = "fit anyloss.tables.for_tables(AnyLossClassifier(...)) to columns of text"
+        raise ValueError(f"{error}; {hint}") from None
 
 
 @contextmanager

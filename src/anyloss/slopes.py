@@ -20,6 +20,7 @@ from anyloss.counts import (
     Counts,
     averaged,
     check_average,
+    check_smooth,
     class_counts,
     count,
     counts_of_sums,
@@ -116,6 +117,10 @@ def explain(
             f"counts must be numbers from 0 on, and one of them above 0; got {vars(cells)}"
         )
     score, A, B = binary_slopes(cells, chosen)
+    if not A and not B:  # in a corner, such as nothing called, slopes say nothing; a row does
+        found, alarm = min(1.0, cells.fn), min(1.0, cells.tn)
+        A = chosen(cells.tp + found, cells.fn - found, cells.fp, cells.tn) - score
+        B = chosen(cells.tp, cells.fn, cells.fp + alarm, cells.tn - alarm) - score
     threshold = None if A < 0 or B > 0 else -B / (A - B) if B < 0 else 1.0 - (A > 0)
     return Explanation(chosen.name, cells, score, A, B, threshold)
 
@@ -249,6 +254,7 @@ def gradient(
     )  # fmt: skip
     lay, y = found.layout, found.y
     check_average(chosen, lay.average)
+    check_smooth(smooth)
     slopes = class_slopes(count(found, step, from_logits, NUMPY), chosen, lay, smooth)
     g = y * slopes.A + (1 - y) * slopes.B
     if found.weight is not None:

@@ -113,6 +113,13 @@ def _above(p: Array, q: Array, threshold: float) -> Array:
     return (1 - threshold) * p - threshold * q
 
 
+def check_step(step: Step) -> None:
+    """Refuse what is not a step, a number or the class of one for instance."""
+    if not isinstance(step, Step):
+        given = f"the class {step.__name__}" if isinstance(step, type) else type(step).__name__
+        raise TypeError(f"step must be one of anyloss.steps; got {given}")
+
+
 @dataclass(frozen=True)
 class Amplified(Step):
     """AnyLoss's approximation, also the sigmoid Heaviside: `sigmoid(scale (p - threshold))`.

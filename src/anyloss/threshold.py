@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from anyloss.arithmetic import NUMPY, Array, Cell
-from anyloss.counts import Counts, averaged, counts_of_sums
+from anyloss.counts import Counts, averaged, check_finite, counts_of_sums
 from anyloss.metrics import Metric, MetricSpec
 from anyloss.metrics import metric as find_metric
 
@@ -60,6 +60,7 @@ def best_threshold(
         raise ValueError(f"labels must lie in [0, 1]; got {y.min()} to {y.max()}")
     cuts, cells = sweep(y, s, w)
     scores = np.broadcast_to(chosen(*cells), cuts.shape)
+    check_finite(cells, [scores], chosen)
     best = np.flatnonzero(scores == scores.max())
     middle = best[len(best) // 2]
     return Threshold(float(cuts[middle]), float(scores[middle]))
@@ -113,7 +114,8 @@ def best_offsets(
     """What to subtract from the scores `(n, C)` of each class for the best averaged metric.
 
     Multilabel rows then carry the classes with a score above 0, multiclass rows the class with the
-    highest one. Each class is swept exactly while the others rest, in turn, until nothing improves.
+    highest one. Each class is swept exactly while the others rest, in turn, until nothing improves;
+    one that cannot improve the metric, such as a label that never occurs, stays where it is.
 
     >>> y, scores = np.eye(3), np.array([[3, 2, 2], [3, 2.75, 0], [3, 0, 2.75]])
     >>> best_offsets(
@@ -121,13 +123,19 @@ def best_offsets(
     ... )
     (array([0.625, 0.   , 0.   ]), 1.0)
     """
-    scores, offsets, best = np.array(y_score, dtype=float), np.zeros(y_true.shape[1]), -np.inf
+    scores, offsets = np.array(y_score, dtype=float), np.zeros(y_true.shape[1])
+
+    def scored(cells: Counts, rows: int) -> Array:
+        found = averaged(metric, tuple(Cell(x, ops=NUMPY) for x in cells), average, NUMPY)
+        check_finite(cells, [found.value], metric)
+        return np.broadcast_to(found.value, (rows, 1))[:, 0]
+
+    best = float(scored(_called(y_true, scores, weight, multiclass), 1)[0])
     for _ in range(5):
         before = best
         for k in range(y_true.shape[1]):
             cuts, cells = _class_sweep(y_true, scores, weight, k, multiclass)
-            found = averaged(metric, tuple(Cell(x, ops=NUMPY) for x in cells), average, NUMPY)
-            reached = np.broadcast_to(found.value, (len(cuts), 1))[:, 0]
+            reached = scored(cells, len(cuts))
             if reached.max() > best + 1e-12:
                 top = np.flatnonzero(reached == reached.max())
                 cut = cuts[top[len(top) // 2]]
@@ -137,6 +145,13 @@ def best_offsets(
         if best == before:
             break
     return offsets, best
+
+
+def _called(y: Array, z: Array, w: Array, multiclass: bool) -> Counts:
+    """The counts `(1, classes)` of the classes that the scores call as they are."""
+    called = np.arange(z.shape[1]) == z.argmax(axis=1)[:, None] if multiclass else z > 0
+    pairs = (y, called), (y, ~called), (1 - y, called), (1 - y, ~called)
+    return Counts(*(w[None] @ (truth * decided) for truth, decided in pairs))
 
 
 def _class_sweep(y: Array, z: Array, w: Array, k: int, multiclass: bool) -> tuple[Array, Counts]:

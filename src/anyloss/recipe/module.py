@@ -65,15 +65,24 @@ def fit_module(
     `loader` gives `(x, y)` or `(x, y, weight)` anew in each pass, in large batches; a tuple or dict
     `x` is passed on as `module(*x)` or `module(**x)`. Logits `(n,)` or `(n, 1)` are binary (one
     column is squeezed, on purpose: labels may be `(n,)` or `(n, 1)`), `(n, C)` with class indices
-    `(n,)` multiclass, with labels `(n, C)` multilabel. `module` is trained in place, or left alone
-    with `start=False`; the vote holds copies. Threshold and scores come from `valid`, or else from
-    `loader`, which is optimistic. `optimizer` makes one from parameters, once for each stage (None:
-    Adam, lr=1e-3). `on_epoch("cross-entropy" or "metric", epoch, mean loss or soft score)`.
+    `(n,)` multiclass, with labels `(n, C)` multilabel; `average` of several classes is "macro", or
+    say "multiclass" for MCC, kappa and accuracy as scikit-learn has them. `module` is trained in
+    place, or left alone with `start=False`; the vote holds copies. Threshold and scores come from
+    `valid`, or else from `loader`, which is optimistic. `optimizer` makes one from parameters, once
+    for each stage (None: Adam, lr=1e-3).
+    `on_epoch("cross-entropy" or "metric", epoch, mean loss or soft score)`.
 
     >>> x = torch.linspace(-3, 3, 200)[:, None]
     >>> fit_module(nn.Linear(1, 1), [(x, x > 1)], optimizer=torch.optim.Rprop).predict(x[::99])
     tensor([0, 0, 1])
     """
+    if epochs < 0 or refine_epochs < 0 or isinstance(optimizer, torch.optim.Optimizer):
+        raise ValueError(
+            "expected epochs from 0 on, and a function that makes an optimizer, such as "
+            f"torch.optim.SGD or a partial of it; got {epochs}, {refine_epochs}, {optimizer!r}"
+        )
+    if not any(p.requires_grad for p in module.parameters()):
+        raise ValueError("the module has no parameter to train (requires_grad)")
     loss = AnyLoss(metric, step=Amplified(scale), average=average)
     make, tell = optimizer or partial(torch.optim.Adam, lr=1e-3), on_epoch or (lambda *news: None)
     task, z = _collect(module, loader, loss)  # what is wrong shows before anything is trained
@@ -128,7 +137,7 @@ def _batches(module: nn.Module, loader: Iterable[Any]) -> Iterator[tuple[Tensor,
         z = module(batch[0]) if isinstance(module, Voter) else _call(module, batch[0])
         y = torch.as_tensor(batch[1], device=z.device)
         y = y.squeeze(1) if z.ndim == 1 and y.shape[1:] == (1,) else y
-        w = batch[2].to(z) if len(batch) == 3 else z.new_ones(y.shape[:1])
+        w = torch.as_tensor(batch[2]).to(z) if len(batch) == 3 else z.new_ones(y.shape[:1])
         yield z, y if y.is_floating_point() else y.long(), w
     if batch is None:
         raise ValueError(f"no batch in {loader!r}; give a DataLoader or list, for many passes")

@@ -56,6 +56,8 @@ def prepare(
     if not frame.columns.is_unique:
         twice = list(frame.columns[frame.columns.duplicated()])
         raise ValueError(f"expected columns of different names; rename {some(twice)}")
+    if target in drop:
+        raise ValueError(f"{target!r} is the label and cannot be dropped")
     for name in (target, *drop, *([] if id_column is None else [id_column])):
         check_column(name, frame)
     labelled = frame[target].notna()
