@@ -33,7 +33,7 @@ from anyloss.models import (
 )
 from anyloss.recipe import OnStep, fit, ignore, thinned, vote
 from anyloss.recipe.networks import Layers, forward
-from anyloss.recipe.task import new_task, positive_class
+from anyloss.recipe.task import check_known, new_task, positive_class
 
 
 class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -268,8 +268,7 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self.kind_ != "multilabel":
             labels = y.reshape(-1, 1) == self.classes_
             if not labels.any(axis=1).all():
-                unknown = sorted(set(y.ravel().tolist()) - set(self.classes_.tolist()), key=str)
-                raise ValueError(f"y holds classes that were not there in fit: {unknown[:5]}")
+                check_known(y, self.classes_)
         if self.kind_ == "binary":
             labels = labels[:, self.classes_ == self.pos_label_]
         task = new_task(labels, self.metric, self.kind_, self.average_, sample_weight)

@@ -38,7 +38,7 @@ from anyloss.models import (
     unchanged_on_error,
 )
 from anyloss.recipe.folds import inner_folds
-from anyloss.recipe.task import positive_class, probabilities
+from anyloss.recipe.task import check_known, positive_class, probabilities
 
 
 class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -222,9 +222,7 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _zero_one(self, y: Any, X: Any, classes: Array, positive: int) -> Array:
         y = self._check_labels(y, X.shape[0])
-        unknown = sorted(set(y.tolist()) - set(classes.tolist()), key=str)
-        if unknown:
-            raise ValueError(f"y holds classes that were not there in fit: {unknown[:5]}")
+        check_known(y, classes)
         return (y == classes[positive]).astype(float)
 
     def decision_function(self, X: Any) -> Array:

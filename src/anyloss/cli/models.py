@@ -19,10 +19,16 @@ def _add_table(command: Any) -> None:
     command.add_argument("--target", required=True, help="the column of the label")
     command.add_argument("--metric", default="f1", help=METRIC)
     command.add_argument("--positive", help="the class the metric is about; default: the rarer")
-    command.add_argument("--seed", type=int, default=0)
+    command.add_argument("--seed", type=_seed, default=0)
     command.add_argument("--drop", nargs="+", default=[], metavar="COLUMN", help="do not use these")
     command.add_argument("--id", metavar="COLUMN", help="names the rows; not learned from")
     _add_form(command)
+
+
+def _seed(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"expected a whole number from 0 on; got {text!r}")
+    return int(text)
 
 
 def _add_form(command: Any) -> None:

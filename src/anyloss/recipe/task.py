@@ -116,6 +116,19 @@ def positive_class(classes: Array, index: Array, pos_label: Any, weight: Array |
     return int(found[0])
 
 
+def check_known(y: Array, classes: Array) -> None:
+    """Refuse labels that are none of the classes.
+
+    >>> check_known(np.array([0, 2, 2]), np.array([0, 1]))
+    Traceback (most recent call last):
+        ...
+    ValueError: y holds classes that were not there in fit: [2]
+    """
+    unknown = sorted({repr(x) for x in set(y.ravel().tolist()) - set(classes.tolist())})
+    if unknown:
+        raise ValueError(f"y holds classes that were not there in fit: [{', '.join(unknown[:5])}]")
+
+
 def probabilities(z: Array, kind: str) -> Array:
     """The sigmoid of each logit, or the softmax over the classes."""
     if kind == "multiclass":
