@@ -105,7 +105,8 @@ def explain(
     less), a negative one adds B (a false alarm more). A row that is positive with probability p
     adds p A + (1 - p) B when it is called, which is above 0 for p > -B / (A - B). For F1 that is
     half of F1, the known rule. Once the counts are those that this threshold gives, it is the best
-    one for calibrated probabilities; away from there it tells the direction.
+    one for calibrated probabilities; away from there it tells the direction. In a corner where both
+    are 0 (MCC, and nothing is called yet) they are the differences that a whole row makes.
 
     >>> found = explain("f1", tp=80, fn=20, fp=30, tn=870)
     >>> round(found.score, 4), round(found.threshold, 4)
