@@ -492,7 +492,8 @@ BAD = [
     ([(X, Y)], {"average": "mean"}, ValueError, "average must be one of"),
     ([(X, Y)], {"average": None}, ValueError, "training needs one number"),
     ([(X, Y)], {"scale": -1.0}, ValueError, "scale"),
-    ([(X, Y)], {"optimizer": torch.optim.SGD([torch.ones(1)])}, TypeError, "SGD"),
+    ([(X, Y)], {"optimizer": torch.optim.SGD([torch.ones(1)])}, TypeError, "the class SGD does"),
+    ([(X, Y)], {"epochs": -1}, ValueError, "expected epochs from 0 on; got -1"),
 ]
 
 
@@ -531,18 +532,6 @@ def test_valid_must_be_labelled_like_the_loader():
 def test_a_start_that_diverges_is_told():
     with pytest.raises(ValueError, match="finite.*learning rate"):
         quick(linear(), [(X, Y)], optimizer=lambda p: torch.optim.SGD(p, lr=float("inf")))
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"epochs": -1}, "epochs from 0 on"),
-        ({"optimizer": torch.optim.SGD([torch.zeros(1)], lr=0.1)}, "a function that makes an"),
-    ],
-)
-def test_bad_options(options, message):
-    with pytest.raises(ValueError, match=message):
-        fit_module(nn.Linear(1, 1), [(torch.ones(2, 1), torch.tensor([0, 1]))], **options)
 
 
 def test_a_frozen_module_is_refused_and_weights_may_be_arrays():

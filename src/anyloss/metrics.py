@@ -12,7 +12,6 @@ import difflib
 import inspect
 import math
 import re
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import wraps
@@ -339,8 +338,8 @@ def metric(spec: MetricSpec | Metric, **params: float) -> Metric:
     _check_parameters(found, params)
     ours = found.function in METRICS.values()
     for key, value in params.items():
-        least = 0.0 if ours else -sys.float_info.max
-        if not isinstance(value, int | float | np.number) or not least <= value < math.inf:
+        number = isinstance(value, int | float | np.number) and math.isfinite(value)
+        if not number or (ours and value < 0):
             wanted = "a number >= 0" if ours else "a finite number"
             raise ValueError(f"{key} of metric {found.name!r} must be {wanted}; got {value!r}")
     found = Metric(found.name, found.function, params)

@@ -76,11 +76,11 @@ def fit_module(
     >>> fit_module(nn.Linear(1, 1), [(x, x > 1)], optimizer=torch.optim.Rprop).predict(x[::99])
     tensor([0, 0, 1])
     """
-    if epochs < 0 or refine_epochs < 0 or isinstance(optimizer, torch.optim.Optimizer):
-        raise ValueError(
-            "expected epochs from 0 on, and a function that makes an optimizer, such as "
-            f"torch.optim.SGD or a partial of it; got {epochs}, {refine_epochs}, {optimizer!r}"
-        )
+    if epochs < 0 or refine_epochs < 0:
+        raise ValueError(f"expected epochs from 0 on; got {epochs} and {refine_epochs}")
+    if isinstance(optimizer, torch.optim.Optimizer):
+        given = type(optimizer).__name__
+        raise TypeError(f"optimizer makes one, as the class {given} does; got one that is made")
     if not any(p.requires_grad for p in module.parameters()):
         raise ValueError("the module has no parameter to train (requires_grad)")
     loss = AnyLoss(metric, step=Amplified(scale), average=average)

@@ -139,7 +139,8 @@ def without_identifiers(task: Task, train: Any) -> Any:
 def identifiers(train: Any) -> list[str]:
     """Text columns whose values hardly repeat. Dates are not among them: the encoder refuses those.
 
-    >>> identifiers(pd.DataFrame({"key": list("abcdef") * 2, "name": [f"n{k}" for k in range(12)]}))
+    >>> names = [f"customer {k}" for k in range(60)]
+    >>> identifiers(pd.DataFrame({"city": ["Rome", "Oslo"] * 30, "name": names}))
     ['name']
     """
     texts = train.select_dtypes(["object", "string"])
