@@ -359,15 +359,18 @@ def _check_parameters(chosen: Metric, params: Mapping[str, Any]) -> None:
             )
 
 
+def _key(text: str) -> str:
+    """A name as it stands in METRICS, however it was written."""
+    return "_".join(text.lower().replace("-", " ").split())
+
+
 def _by_text(spec: str) -> Metric:
-    name = "_".join(spec.lower().replace("-", " ").split())
+    name = _key(spec)
     if name in METRICS:
         return Metric(METRICS[name].__name__, METRICS[name])
     with_params = re.fullmatch(r"([\w\s-]+)\((.*)\)\s*", spec)
-    if with_params:
-        called = "_".join(with_params[1].lower().replace("-", " ").split())
-        if called in METRICS:
-            return _with_parameters(METRICS[called], with_params[2])
+    if with_params and _key(with_params[1]) in METRICS:
+        return _with_parameters(METRICS[_key(with_params[1])], with_params[2])
     if beta := re.fullmatch(r"f(\d+|\d*\.\d+)(?:_score)?", name):
         raise ValueError(f"unknown metric {spec!r}; write it as 'fbeta(beta={beta[1]})'")
     if set(name.split("_")) <= set(CELLS) or not name.isidentifier():  # "tp - fp" is "tp_fp" here

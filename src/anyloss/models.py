@@ -122,9 +122,9 @@ def _move(aside: Path, path: Path) -> None:
     except BaseException:  # also a stop between the two
         if not path.exists():
             (old / path.name).rename(path)
+        old.rmdir()  # empty: the older model is never deleted here
         raise
-    finally:
-        shutil.rmtree(old, ignore_errors=True)
+    shutil.rmtree(old, ignore_errors=True)
 
 
 def _all_files(folder: Path) -> list[str]:

@@ -157,9 +157,8 @@ def soft_metric(task: Task, weight: Array) -> Callable[[Array], tuple[Array, Arr
     """
     kind, y = task.layout.kind, task.y
     weight = np.asfortranarray(weight)[..., None]  # in memory as `forward` lays out its logits
-    rows = weight.sum(axis=1, keepdims=True)
     positives = np.einsum("mnk,nc->mc", weight, y)[:, None]
-    rows = np.broadcast_to(rows, positives.shape)
+    rows = np.broadcast_to(weight.sum(axis=1, keepdims=True), positives.shape)
 
     def gradient(z: Array) -> tuple[Array, Array]:
         p = probabilities(z, kind)

@@ -10,8 +10,8 @@ from anyloss.workflow.result import Result
 def check_logs() -> None:
     """Refuse before the work, not after it, where TensorBoard is missing."""
     try:
-        import tensorboard  # noqa: F401
-        import torch  # noqa: F401
+        import tensorboard  # noqa: F401  # only whether it is there
+        import torch  # noqa: F401  # the same
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
             f"--log-dir needs {error.name}; install it with: pip install 'anyloss[logs]'"
