@@ -25,6 +25,20 @@ LABELS = {
     "multiclass": RNG.integers(0, CLASSES, ROWS),
 }
 WEIGHT = RNG.integers(0, 3, ROWS) / 2
+# Pictures of 3 x 2 pixels: masks, labels and classes along the second axis; some are absent.
+LOGITS |= {"masks": RNG.normal(size=(6, 3, 2)), "maps": RNG.normal(size=(6, 4, 3, 2))}
+LOGITS |= {
+    "class maps": LOGITS["maps"],
+    "teacher": LOGITS["multiclass"],
+    "rare": LOGITS["multiclass"],
+}
+LABELS |= {
+    "masks": RNG.integers(0, 2, (6, 3, 2)) * np.array([1, 1, 0, 1, 0, 1])[:, None, None],
+    "maps": RNG.integers(0, 2, (6, 4, 3, 2)) * np.array([1, 0, 1, 1])[:, None, None],
+    "class maps": RNG.integers(0, 3, (6, 3, 2)),
+    "teacher": RNG.dirichlet(np.ones(CLASSES), ROWS),
+    "rare": RNG.integers(1, 3, ROWS),  # two classes of four are absent
+}
 
 METRICS = sorted({function.__name__ for function in anyloss.METRICS.values()})
 STEPS = (
@@ -54,6 +68,29 @@ def cases():
         yield f"smooth-{kind}", kind, "mcc", {"step": step, "smooth": 0.5}
     for each in (step, LogitSigmoid(2.0, 0.5)):
         yield f"probabilities-{each}", "binary", "f1", {"step": each, "from_logits": False}
+    for zero_division in ("auto", "skip", 0, 1):
+        given = {"step": Uniform(), "zero_division": zero_division}
+        for name in ("f1", "balanced_accuracy", "gmean", "hmean", "mcc"):
+            yield f"{name}-rare-{zero_division}", "rare", name, given
+        for average in ("weighted", None, "micro"):
+            yield f"rare-{average}-{zero_division}", "rare", "f1", given | {"average": average}
+        for per_sample in (True, "weighted"):
+            masks = given | {"per_sample": per_sample, "task": "binary"}
+            yield f"masks-{per_sample}-{zero_division}", "masks", "f1", masks
+            labels = given | {"per_sample": per_sample, "task": "multilabel"}
+            yield f"maps-{per_sample}-{zero_division}", "maps", "jaccard", labels
+            classes = given | {"per_sample": per_sample}
+            yield f"class-maps-{per_sample}-{zero_division}", "class maps", "f1", classes
+        yield f"maps-pooled-{zero_division}", "maps", "f1", given | {"task": "multilabel"}
+    for each in (1, 2, 3, -1):
+        moved = {"step": Uniform(), "class_axis": each}
+        yield f"axis-{each}-labels", "maps", "mcc", moved | {"task": "multilabel"}
+        yield f"axis-{each}-classes", "class maps", "mcc", moved
+    yield "default", "multiclass", "f1", {}
+    yield "threshold", "binary", "f1", {"step": Uniform(threshold=0.2)}
+    yield "task-one-hot", "teacher", "f1", {"task": "multiclass"}
+    yield "soft-labels", "teacher", "f1", {"task": "multiclass", "soft_labels": True}
+    yield "soft-labels-of-columns", "teacher", "mcc", {"task": "multilabel", "soft_labels": True}
     yield "formula", "binary", "tp / (tp + 0.3*fp + 2*fn)", {"step": step}
     yield "ignored", "multiclass", "f1", {"step": step, "ignore_index": 2}
 
@@ -69,6 +106,7 @@ def in_torch(z, y, metric, arguments):
     if "weight" in given:
         given["weight"] = torch.tensor(given["weight"])
     logits = torch.tensor(z, requires_grad=True)
+    y = y.astype(z.dtype) if y.dtype.kind == "f" else y
     loss = any_loss(logits, torch.tensor(y), metric, **given)
     (gradient,) = torch.autograd.grad(loss.sum(), logits)
     return loss.detach().numpy(), gradient.numpy()
@@ -91,6 +129,7 @@ def in_keras(z, y, metric, arguments):
 
     given = dict(arguments)
     weight = given.pop("weight", None)
+    given.setdefault("class_axis", 1)  # Keras has the classes last
     criterion = AnyLoss(
         metric, dtype=str(z.dtype), reduction="none", **{"from_logits": True} | given
     )
@@ -135,6 +174,8 @@ FRONT_ENDS = {
 def test_the_value_and_the_gradient_are_those_of_the_closed_form(case, front_end, dtype, tolerance):
     _, kind, metric, arguments = case
     z, y = LOGITS[kind].astype(dtype), LABELS[kind]
+    if (axis := arguments.get("class_axis", 1)) != 1:
+        z, y = (np.moveaxis(x, 1, axis) if x.ndim == 4 else x for x in (z, y))
     if not arguments.get("from_logits", True):
         z = 1 / (1 + np.exp(-z))
     score, slope = anyloss.gradient(y, z.astype(float), metric, **{"from_logits": True} | arguments)

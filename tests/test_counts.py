@@ -53,9 +53,12 @@ def test_averages_equal_scikit_learn(kind, average, data):
         decided, labels = (p > 0.5).astype(int), None
     else:
         decided, labels = p.argmax(1), range(p.shape[1])
+    labels = labels if average is None else None  # averages run over labels and predictions
+    rows = slice(None) if weight is None else weight > 0  # a row of weight 0 is no row
     expected = AVERAGED[name](
-        y, decided, average=average, labels=labels, sample_weight=weight, **ZERO
-    )
+        y[rows], decided[rows], average=average, labels=labels,
+        sample_weight=None if weight is None else weight[rows], **ZERO,
+    )  # fmt: skip
     ours = score(y, p, name, average=average, weight=weight)
     np.testing.assert_allclose(ours, expected, atol=1e-12)
 
@@ -154,23 +157,26 @@ def test_a_sure_row_counts_as_sure_for_any_number_of_classes(classes):
 def test_segmentation_is_pooled_or_per_sample():
     rng = np.random.default_rng(0)
     y, p = rng.integers(0, 2, (3, 2, 4, 5)), rng.random((3, 2, 4, 5))
-    pooled = counts(y, p)
+    pooled = counts(y, p, task="multilabel")
     flat = counts(y.transpose(0, 2, 3, 1).reshape(-1, 2), p.transpose(0, 2, 3, 1).reshape(-1, 2))
     np.testing.assert_array_equal(list(pooled), list(flat))
-    single = counts(y, p, per_sample=True)
+    single = counts(y, p, task="multilabel", per_sample=True)
     assert single.tp.shape == (3, 2)
     for i in range(3):
         np.testing.assert_array_equal(
-            [x[i] for x in single], list(counts(y[i : i + 1], p[i : i + 1]))
+            [x[i] for x in single], list(counts(y[i : i + 1], p[i : i + 1], task="multilabel"))
         )
-    by_hand = np.mean([score(y[i : i + 1], p[i : i + 1], "iou") for i in range(3)])
-    assert score(y, p, "iou", per_sample=True) == pytest.approx(by_hand)
+    by_hand = np.mean(
+        [score(y[i : i + 1], p[i : i + 1], "iou", task="multilabel") for i in range(3)]
+    )
+    ours = score(y, p, "iou", task="multilabel", per_sample=True)
+    assert ours == pytest.approx(by_hand)
     # class indices and row weights with trailing dimensions
     index = rng.integers(0, 2, (3, 4, 5))
     one_hot = np.stack([index == 0, index == 1], 1).astype(float)
     p[:, 1] = 1 - p[:, 0]
     a = counts(index, p, weight=[1, 2, 0])
-    b = counts(one_hot, p, multiclass=True, weight=[1, 2, 0])
+    b = counts(one_hot, p, task="multiclass", weight=[1, 2, 0])
     c = counts(index, p, weight=np.broadcast_to(np.array([1, 2, 0])[:, None, None], (3, 4, 5)))
     np.testing.assert_array_equal(list(a), list(b))
     np.testing.assert_array_equal(list(a), list(c))
@@ -201,9 +207,9 @@ def test_ignored_rows():
     y, p = np.array([1, 0, -1, 1]), np.array([0.9, 0.8, 0.7, 0.1])
     assert counts(y, p, ignore_index=-1) == counts(y[y >= 0], p[y >= 0])
     with pytest.raises(ValueError, match="one-hot labels have none"):
-        counts(np.eye(3), np.eye(3), multiclass=True, ignore_index=0)
+        counts(np.eye(3), np.eye(3), task="multiclass", ignore_index=0)
     with pytest.raises(ValueError, match="sums over the classes of one-hot labels"):
-        counts(np.ones((2, 3)), np.eye(3)[:2], multiclass=True)
+        counts(np.ones((2, 3)), np.eye(3)[:2], task="multiclass")
     index, scores = np.array([2, 0, 255]), np.eye(3)
     tp = counts(index, scores, ignore_index=255).tp
     np.testing.assert_array_equal(tp, [0, 0, 0])
@@ -239,12 +245,17 @@ def test_monai_value():
         (([1, 0], [0.1, 0.2]), {"weight": [1]}, ValueError, "weight must have shape"),
         (([1, 0], [0.1, 0.2]), {"weight": [1, -1]}, ValueError, "weights must lie in"),
         (([1, 0], [0.1, 0.2]), {"per_sample": True}, ValueError, "per_sample"),
-        (([1, 0], [0.1, 0.2]), {"multiclass": True}, ValueError, "C > 1"),
-        (([0, 1], [[0.1, 0.9], [0.5, 0.5]]), {"step": Linear()}, ValueError, "multiclass takes"),
-        (([0, 1], np.eye(2)), {"step": Amplified(9.0, 0.4)}, ValueError, "multiclass takes"),
-        (([0, 1], np.eye(2)), {"step": Uniform(0.3)}, ValueError, "multiclass takes"),
+        (([1, 0], [0.1, 0.2]), {"task": "multiclass"}, ValueError, "C > 1"),
+        (
+            ([0, 1], [[0.1, 0.9], [0.5, 0.5]]),
+            {"step": Linear()},
+            ValueError,
+            "several classes take",
+        ),
+        (([0, 1], np.eye(2)), {"step": Amplified(9.0, 0.4)}, ValueError, "several classes take"),
+        (([0, 1], np.eye(2)), {"step": Uniform(0.3)}, ValueError, "several classes take"),
         (([0], [[-np.inf, 0.0]]), {"from_logits": True}, ValueError, "logits must lie in"),
-        (([0, 1], np.eye(2)), {"step": Hard(0.3)}, ValueError, "multiclass takes"),
+        (([0, 1], np.eye(2)), {"step": Hard(0.3)}, ValueError, "several classes take"),
         (([1, 0], [0.1, 0.2]), {"step": 0.3}, TypeError, "one of anyloss.steps; got float"),
         (([1, 0], [0.1, 0.2]), {"step": Hard}, TypeError, "got the class Hard"),
     ],
@@ -259,9 +270,9 @@ def test_bad_averages():
         score([1, 0], [0.1, 0.2], average="mean")
     with pytest.raises(ValueError, match="needs a single column or two classes; got 3"):
         score([[1, 0, 1]], [[0.1, 0.2, 0.3]], average="binary")
-    with pytest.raises(ValueError, match="multilabel"):
+    with pytest.raises(ValueError, match="needs one class per row"):
         score([[1, 0, 1]], [[0.1, 0.2, 0.3]], "mcc", average="multiclass")
-    with pytest.raises(ValueError, match=r"multiclass form \(mcc, cohen_kappa, accuracy\)"):
+    with pytest.raises(ValueError, match=r"multiclass form \(mcc, cohen_kappa, acc"):
         score([1, 0], [0.1, 0.2], "f1", average="multiclass")
 
 

@@ -12,7 +12,7 @@ import pytest
 from sklearn.metrics import f1_score, matthews_corrcoef
 
 import anyloss
-from anyloss.steps import Amplified, Linear, LogitSigmoid
+from anyloss.steps import Amplified, Linear, LogitSigmoid, Uniform
 
 keras = pytest.importorskip("keras")
 from keras import ops  # noqa: E402
@@ -42,7 +42,7 @@ Y = (RNG.random(60) < 0.3).astype(np.float32)
 
 def soft(y, p, metric="f1", step=None, **arguments):
     """One minus the soft score of the core."""
-    return 1 - anyloss.score(y, p.astype(float), metric, step or Amplified(10.0), **arguments)
+    return 1 - anyloss.score(y, p.astype(float), metric, step or Uniform(), **arguments)
 
 
 def small_model(*losses, units=(8,), activation="sigmoid", outputs=1, **options):
@@ -122,11 +122,12 @@ def test_the_class_axis_is_the_last_one():
     assert float(F1Loss()(y, p)) == pytest.approx(flat, abs=1e-6)
     assert float(F1Loss()(y[..., None], p)) == pytest.approx(flat, abs=1e-6)
     one_hot = np.eye(3)[y]
-    assert float(F1Loss(multiclass=True)(one_hot, p)) == pytest.approx(flat, abs=1e-6)
+    assert float(F1Loss(task="multiclass")(one_hot, p)) == pytest.approx(flat, abs=1e-6)
     labels = soft(one_hot.reshape(-1, 3), p.reshape(-1, 3))
-    assert float(F1Loss()(one_hot, p)) == pytest.approx(labels, abs=1e-6)
-    each = soft(one_hot.transpose(0, 3, 1, 2), p.transpose(0, 3, 1, 2), per_sample=True)
-    assert float(F1Loss(per_sample=True)(one_hot, p)) == pytest.approx(each, abs=1e-6)
+    assert float(F1Loss(task="multilabel")(one_hot, p)) == pytest.approx(labels, abs=1e-6)
+    given = {"task": "multilabel", "per_sample": True}
+    each = soft(one_hot.transpose(0, 3, 1, 2), p.transpose(0, 3, 1, 2), **given)
+    assert float(F1Loss(**given)(one_hot, p)) == pytest.approx(each, abs=1e-6)
     mask = one_hot[..., :1]
     binary = soft(mask.ravel(), p[..., 0].ravel())
     assert float(F1Loss()(mask[..., 0], p[..., :1])) == pytest.approx(binary, abs=1e-6)
@@ -214,7 +215,7 @@ def test_a_score_of_several_classes_and_before_the_first_batch():
     assert ops.convert_to_numpy(meter.result()) == pytest.approx(expected, abs=1e-6)
     meter.reset_state()
     assert ops.convert_to_numpy(meter.result()) == pytest.approx(np.zeros(3))
-    with pytest.raises(ValueError, match="one kind and number of classes"):
+    with pytest.raises(ValueError, match="one task and number of classes"):
         meter.update_state(y[:5], np.full((5, 4), 0.25))
 
 
@@ -255,7 +256,7 @@ def test_the_layer_approximates_decisions():
     assert ops.convert_to_numpy(layer(P)) == pytest.approx(expected, abs=1e-5)
     again = ApproximationFunction.from_config(layer.get_config())
     assert again.step == Amplified(73.0)
-    assert ApproximationFunction().step == anyloss.steps.DEFAULT
+    assert ApproximationFunction().step == Amplified(10.0)
 
 
 def test_the_example_of_the_document_runs():

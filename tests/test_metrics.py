@@ -67,6 +67,7 @@ REFERENCES = [
     ("fbeta", {"beta": 2.0}, lambda y, d: sk.fbeta_score(y, d, beta=2.0, **ZERO)),
     ("gmean", {}, lambda y, d: math.sqrt(recall(y, d) * recall(y, d, 0))),
     ("balanced_accuracy", {}, balanced),
+    ("hmean", {}, lambda y, d: harmonic(recall(y, d), recall(y, d, 0))),
     ("mcc", {}, sk.matthews_corrcoef),
     ("jaccard", {}, lambda y, d: sk.jaccard_score(y, d, **ZERO)),
     ("cohen_kappa", {}, kappa),

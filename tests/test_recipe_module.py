@@ -60,7 +60,7 @@ class Given(nn.Module):
 
 def assert_same(one, other):
     assert one.history == pytest.approx(other.history, abs=1e-5)
-    assert one.held_out_score == pytest.approx(other.held_out_score)
+    assert one.end_score == pytest.approx(other.end_score)
     for mine, yours in zip(one.state_dict().values(), other.state_dict().values(), strict=True):
         torch.testing.assert_close(mine, yours, atol=1e-4, rtol=1e-4)
 
@@ -80,7 +80,7 @@ def f1_of_plain_and_of_vote(seed):
             optimizer.step()
     adam = partial(torch.optim.Adam, lr=0.01)
     voter = fit_module(module, loader, valid=[valid], epochs=15, refine_epochs=8, optimizer=adam)
-    assert voter.held_out_score == pytest.approx(f1_score(valid[1], voter.predict(valid[0])))
+    assert voter.end_score == pytest.approx(f1_score(valid[1], voter.predict(valid[0])))
     called = plain(x_test)[:, 0].detach() > 0
     return f1_score(y_test, called), f1_score(y_test, voter.predict(x_test))
 
@@ -147,7 +147,7 @@ def test_the_threshold_is_the_best_one_for_the_logits_of_valid():
     assert voter.threshold_.tolist() == [best.threshold]
     assert voter.start_score == best.score
     decided = (voter(x_valid) > 0).double().numpy()
-    assert voter.held_out_score == anyloss.score(y_valid.numpy(), decided, "mcc")
+    assert voter.end_score == anyloss.score(y_valid.numpy(), decided, "mcc")
 
 
 def test_without_valid_the_training_rows_give_the_threshold():
@@ -173,7 +173,7 @@ def test_multiclass(metric, average):
     assert voter.start_score == pytest.approx(score)
     decided = np.eye(3)[voter.predict(x).numpy()]
     reached = anyloss.score(y.numpy(), decided, metric, average=average)
-    assert voter.held_out_score == pytest.approx(reached)
+    assert voter.end_score == pytest.approx(reached)
     if (metric, average) == ("f1", "auto"):
         macro = partial(f1_score, y, average="macro")
         assert reached == pytest.approx(macro(voter.predict(x)))
@@ -190,7 +190,7 @@ def test_multilabel():
         assert voter.threshold_[k].item() == pytest.approx(best.threshold, rel=1e-5)
     assert voter.predict(x).shape == (300, 3)
     reached = f1_score(y, voter.predict(x), average="macro")
-    assert voter.held_out_score == pytest.approx(reached)
+    assert voter.end_score == pytest.approx(reached)
     assert reached > f1_score(y, module(x).detach() > 0, average="macro") + 0.02
 
 
@@ -217,7 +217,7 @@ def test_one_column_and_two_classes_are_the_same(average):
     one = quick(module, [(x, y)], average=average)
     assert one.history == pytest.approx(two.history, abs=1e-5)
     assert one.start_score == pytest.approx(two.start_score)
-    assert one.held_out_score == pytest.approx(two.held_out_score)
+    assert one.end_score == pytest.approx(two.end_score)
     assert one.threshold_.item() == pytest.approx(torch.diff(two.threshold_).item(), rel=1e-4)
     assert (one.predict(x) == two.predict(x)).float().mean() > 0.99
 
@@ -228,7 +228,7 @@ def test_the_threshold_of_one_column_is_best_for_its_macro_average():
     voter = fit_module(Given(), [(z, y)], average="macro", start=False, refine_epochs=0)
     cuts = np.unique(z.numpy())
     best = max(f1_score(y, z.numpy() > cut, average="macro") for cut in cuts)
-    assert voter.start_score == voter.held_out_score == pytest.approx(best)
+    assert voter.start_score == voter.end_score == pytest.approx(best)
     assert f1_score(y, voter.predict(z), average="macro") == pytest.approx(best)
 
 
@@ -373,7 +373,7 @@ def test_small_and_large_types_of_floats():
     for dtype, found in ((torch.bfloat16, torch.float32), (torch.float64, torch.float64)):
         voter = quick(linear().to(dtype), [(x.to(dtype), y)])
         assert voter.threshold_.dtype == voter(x.to(dtype)).dtype == found
-        assert voter.held_out_score == pytest.approx(f1_score(y, voter.predict(x.to(dtype))))
+        assert voter.end_score == pytest.approx(f1_score(y, voter.predict(x.to(dtype))))
 
 
 @pytest.mark.parametrize("kind", ["binary", "multiclass"])
@@ -450,7 +450,7 @@ def test_refining_for_no_epochs_is_the_start_with_its_threshold():
     x, y = rare()
     voter = quick(linear(), [(x, y)], refine_epochs=0)
     assert voter.history == []
-    assert voter.held_out_score == voter.start_score
+    assert voter.end_score == voter.start_score
     z = voter.started(x)[:, 0] - voter.threshold_
     assert torch.equal(voter.predict(x) == 1, z > 0)
     torch.testing.assert_close(voter(x), z)

@@ -432,3 +432,20 @@ def test_of_very_many_rows_some_are_fitted():
     np.testing.assert_array_equal(fitted[None].layers_[0], fitted[20_000].layers_[0])
     assert scores[4_000] == pytest.approx(scores[None], abs=0.01)
     assert scores[4_000] != scores[None]
+
+
+@pytest.mark.parametrize("metric", ["balanced_accuracy", "accuracy", "gmean", "f1"])
+def test_the_score_of_several_classes_is_that_of_the_library(metric):
+    """Balanced accuracy was one against the rest: 0.459 where scikit-learn says 0.136."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(300, 3)), rng.integers(0, 7, 300)
+    model = AnyLossClassifier(metric, max_iter=5, repeats=1, random_state=0).fit(X, y)
+    references = {
+        "balanced_accuracy": sk_metrics.balanced_accuracy_score,
+        "accuracy": sk_metrics.accuracy_score,
+        "gmean": partial(geometric_mean_score, average="multiclass"),
+        "f1": partial(sk_metrics.f1_score, average="macro"),
+    }
+    new, labels = rng.normal(size=(50, 3)), rng.integers(0, 7, 50)
+    expected = references[metric](labels, model.predict(new))
+    assert model.score(new, labels) == pytest.approx(expected, abs=1e-12)

@@ -68,8 +68,12 @@ def test_multilabel_averages(average, metric):
     y, z = (rng.random((9, 3)) < 0.4).astype(float), rng.normal(size=(9, 3))
     check(y, z, metric=metric, average=average, from_logits=True)
     y, z = (rng.random((2, 3, 2, 2)) < 0.4).astype(float), rng.normal(size=(2, 3, 2, 2))
-    for per_sample in (True, False):
-        check(y, z, metric=metric, average=average, from_logits=True, per_sample=per_sample)
+    for per_sample in (True, False, "weighted"):
+        for zero_division in ("auto", "skip", 0, 1):
+            check(
+                y, z, metric=metric, average=average, from_logits=True, task="multilabel",
+                per_sample=per_sample, zero_division=zero_division,
+            )  # fmt: skip
 
 
 @pytest.mark.parametrize("average", ["macro", "micro", "weighted", None, "multiclass"])
@@ -81,7 +85,7 @@ def test_multiclass_averages(average, step, from_logits):
     if not from_logits:
         x = rng.dirichlet(np.full(4, 5.0), 10)
     weight = rng.random(10)
-    for metric in ("mcc", "cohen_kappa", "accuracy"):
+    for metric in ("mcc", "cohen_kappa", "accuracy", "balanced_accuracy", "gmean", "hmean"):
         check(
             y, x, metric=metric, step=step, average=average, from_logits=from_logits, weight=weight
         )

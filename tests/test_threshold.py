@@ -104,7 +104,14 @@ def test_offsets_of_several_classes(multiclass, metric, average, seed):
     def at(moved):
         moved = z - moved
         called = np.eye(classes)[moved.argmax(1)] if multiclass else (moved > 0) * 1.0
-        return anyloss.score(y, called, chosen, average=average, multiclass=multiclass, weight=w)
+        return anyloss.score(
+            y,
+            called,
+            chosen,
+            average=average,
+            task="multiclass" if multiclass else "multilabel",
+            weight=w,
+        )
 
     assert at(offsets) == pytest.approx(reached, abs=1e-12)
     assert reached >= at(np.zeros(classes)) - 1e-12

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from anyloss.steps import RaisedCosine
+from anyloss.steps import Amplified, RaisedCosine
 from anyloss.torch import AnyLoss, F1Loss, StratifiedBatchSampler, accumulate
 
 
@@ -142,11 +142,12 @@ def test_memory_gives_the_epochs_gradient_on_average():
     model.load_state_dict(
         {"weight": torch.tensor([[2.0, 0.1, 0.1, 0.1]]), "bias": torch.tensor([-4])}
     )
-    F1Loss()(model(x), y).backward()
+    sharp = {"step": Amplified(10.0)}
+    F1Loss(**sharp)(model(x), y).backward()
     whole = gradient_of(model)
     errors = {}
     for memory in (None, 0.98):
-        loss = F1Loss(memory=memory)
+        loss = F1Loss(memory=memory, **sharp)
         for _ in range(2 if memory else 1):  # the first pass fills the memory
             model.zero_grad()
             with warnings.catch_warnings(action="ignore", category=UserWarning):

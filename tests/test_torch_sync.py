@@ -47,13 +47,29 @@ CASES = {
     "multiclass, weighted average": ("classes", {"average": "weighted", "weight": True}),
     "multiclass mcc": ("classes", {"metric": "mcc", "average": "multiclass"}),
     "ignored rows": ("classes", {"ignore_index": 2}),
+    "balanced accuracy, a class absent on a rank": ("classes", {"metric": "balanced_accuracy"}),
+    "geometric mean of recalls": ("classes", {"metric": "gmean"}),
+    "cross-entropy": ("column", {"cross_entropy": 0.5, "weight": True}),
+    "cross-entropy of classes": ("classes", {"cross_entropy": 0.5, "ignore_index": 2}),
+    "labels skipped": ("labels", {"zero_division": "skip", "metric": "specificity"}),
+    "labels, one minus the decision": ("labels", {"zero_division": 1}),
+    "soft labels": ("column", {"soft_labels": True}),
+    "masks, samples alike": ("masks", {"per_sample": True, "zero_division": "skip"}),
+    "masks by their pixels": ("masks", {"per_sample": "weighted", "cross_entropy": 0.1}),
     "masks per sample": ("masks", {"per_sample": True, "metric": "iou", "weight": True}),
     "almost all called positive": ("high", {}),
     "auroc": ("labels", {"loss": AUROCLoss}),
     "average precision": ("column", {"loss": AveragePrecisionLoss, "weight": True}),
 }
 
-ACCUMULATED = ("f1", "f1, weights", "masks per sample", "f1, three thresholds")
+ACCUMULATED = (
+    "cross-entropy",
+    "masks, samples alike",
+    "f1",
+    "f1, weights",
+    "masks per sample",
+    "f1, three thresholds",
+)
 
 
 class Net(nn.Module):
@@ -291,6 +307,31 @@ def test_without_sync_and_with_a_group(many):
         torch.testing.assert_close(grouped, 2 * both[alone], rtol=1e-12, atol=1e-12)
 
 
+def joined(rank):
+    """What a rank is told that trains within DDP's join(), one batch less than the other."""
+    torch.manual_seed(0)
+    model, loss = DistributedDataParallel(nn.Linear(2, 1)), AnyLoss("f1")
+    with model.join():
+        for _ in range(2 + rank):
+            loss(model(torch.randn(4, 2)), torch.ones(4, 1)).backward()
+
+
+def test_join_is_refused_in_words(tmp_path):
+    processes = [
+        subprocess.Popen(
+            [sys.executable, __file__, str(tmp_path), str(rank), "2", "join"],
+            env=os.environ | {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    for process in processes:
+        errors = process.communicate(timeout=120)[1]
+        assert process.returncode == 1, errors  # not a signal
+        assert "RuntimeError: the ranks exchange the counts of every batch, and under DDP" in errors
+
+
 def test_the_sampler_finds_its_rank(many):
     batches = [batch for results in many for batch in results["batches"]]
     assert sorted(row for batch in batches for row in batch) == list(range(25))
@@ -303,5 +344,8 @@ if __name__ == "__main__":
     dist.init_process_group(
         "gloo", init_method=f"file://{folder}/store", rank=rank, world_size=ranks
     )
-    torch.save(run(rank, ranks), folder / f"{rank}.pt")
+    if "join" in sys.argv:
+        joined(rank)
+    else:
+        torch.save(run(rank, ranks), folder / f"{rank}.pt")
     dist.destroy_process_group()

@@ -213,3 +213,40 @@ class Cell:
     def sum(self) -> Cell:
         """The sum over the classes; the slopes stay one per class."""
         return Cell(self.ops.sum(self.value, -1), self.A, self.B, self.ops)
+
+    def mean(self, weight: Array, power: int = 1) -> Cell:
+        """The weighted mean over the classes: arithmetic (1), geometric (0) or harmonic (-1).
+
+        The weights must sum to one. The last two are 0, with slope 0, where a class has 0.
+
+        >>> recalls = Cell(np.array([0.25, 1.0]), ops=NUMPY)
+        >>> half = np.array([0.5, 0.5])
+        >>> [recalls.mean(half, power).value.tolist() for power in (1, 0, -1)]
+        [[0.625], [0.5], [0.4]]
+        """
+        if power == 1:
+            weighted: Cell = self * weight
+            return weighted.sum()
+        where, tiny = self.ops.where, self.ops.tiny
+        void = self.value < tiny
+        x = where(void, 1.0, self.value)
+        nothing = self.ops.sum(where(void, weight, 0.0), -1) > 0
+        if power == 0:
+            whole = self.ops.exp(self.ops.sum(weight * self.ops.log(x), -1))
+        else:
+            inverse = self.ops.sum(where(void, 0.0, weight / x), -1)
+            whole = 1 / where(inverse > 0, inverse, 1.0)
+        value = where(nothing, 0.0, whole)
+        if self.A is None:
+            return Cell(value, ops=self.ops)
+        factor = where(nothing, 0.0, where(void, 0.0, weight * (whole / x) ** (1 - power)))
+        return Cell(value, self.A * factor, self.B * factor, self.ops)
+
+    def choose(self, condition: Array, other: Cell) -> Cell:
+        """Another cell where a condition on the counts holds, this one elsewhere."""
+        where = self.ops.where
+        value = where(condition, other.value, self.value)
+        if self.A is None:
+            return Cell(value, ops=self.ops)
+        A, B = where(condition, other.A, self.A), where(condition, other.B, self.B)
+        return Cell(value, A, B, self.ops)

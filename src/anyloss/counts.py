@@ -1,7 +1,8 @@
 """Counts: the four cells, soft or hard, from scores and labels; and the score they give.
 
 They are taken over the rows of `(samples, rows, classes)`, see `shapes`, and run on any
-framework's tensors.
+framework's tensors. What a class does that is absent from a batch is decided here too, by
+`averaged`.
 """
 
 from __future__ import annotations
@@ -9,16 +10,34 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from anyloss.arithmetic import NUMPY, Array, Cell, Ops, mirrored_sigmoid, mirrored_softmax
-from anyloss.metrics import MULTICLASS, Metric, MetricSpec
+from anyloss.arithmetic import NUMPY, Array, Cell, Ops, mirrored_sigmoid, mirrored_softmax, top
+from anyloss.metrics import (
+    METRICS,
+    RECALL_MEANS,
+    SUMMED_FORMS,
+    Metric,
+    MetricSpec,
+    undefined_without,
+)
 from anyloss.metrics import metric as find_metric
-from anyloss.shapes import Layout, Rows, prepare
+from anyloss.shapes import (
+    Layout,
+    Options,
+    PerSample,
+    Rows,
+    Task,
+    ZeroDivision,
+    make_options,
+    prepare,
+)
 from anyloss.steps import Hard, Step, check_step
 
-AVERAGES = ("auto", "binary", "macro", "micro", "weighted", "multiclass", None)
+AVERAGES = ("auto", "binary", "macro", "micro", "weighted", "multiclass", "none", None)
+RECALL = find_metric("recall")
 
 
 @dataclass(frozen=True)
@@ -45,25 +64,34 @@ def check_average(chosen: Metric, average: str | None) -> None:
     """Refuse an unknown average, and the multiclass form of a metric that has none."""
     if average not in AVERAGES:
         raise ValueError(f"average must be one of {AVERAGES}; got {average!r}")
-    if average == "multiclass" and chosen.function not in MULTICLASS:
-        names = ", ".join(function.__name__ for function in MULTICLASS)
+    if average == "multiclass" and not chosen.has_own_form:
+        names = ", ".join(function.__name__ for function in (*SUMMED_FORMS, *RECALL_MEANS))
         raise ValueError(
             f"average='multiclass' is for metrics with a multiclass form ({names}); "
             f"got {chosen.name!r}"
         )
 
 
+def check_soft_labels(soft_labels: bool, step: Step) -> None:
+    """Soft labels are counted against the probability itself; another step has no meaning."""
+    if soft_labels and not step.is_identity and not isinstance(step, Hard):
+        raise ValueError(
+            "soft_labels=True compares the label with the probability itself and takes no other "
+            f"step or threshold than Uniform(); got {step!r}"
+        )
+
+
 def decisions(
-    scores: Array, step: Step, kind: str, from_logits: bool, ops: Ops
+    scores: Array, step: Step, task: str, from_logits: bool, ops: Ops
 ) -> tuple[Array, Array]:
     """The soft decisions and their mirrors, for logits or probabilities."""
-    p, q = pair(scores, step, kind, from_logits, ops)
-    return (step.multiclass if kind == "multiclass" else step.both)(p, q, ops)
+    p, q = pair(scores, step, task, from_logits, ops)
+    return (step.multiclass if task == "multiclass" else step.both)(p, q, ops)
 
 
-def pair(scores: Array, step: Step, kind: str, from_logits: bool, ops: Ops) -> tuple[Array, Array]:
+def pair(scores: Array, step: Step, task: str, from_logits: bool, ops: Ops) -> tuple[Array, Array]:
     """What a step is given: `(p, 1 - p)`, or `(z, -z)` for a step on the logit."""
-    if kind == "multiclass":
+    if task == "multiclass":
         return mirrored_softmax(scores, ops) if from_logits else (scores, 1 - scores)
     if not step.on_logit:
         return mirrored_sigmoid(scores, ops) if from_logits else (scores, 1 - scores)
@@ -73,19 +101,35 @@ def pair(scores: Array, step: Step, kind: str, from_logits: bool, ops: Ops) -> t
     return scores, -scores
 
 
-def count(given: Rows, step: Step, from_logits: bool, ops: Ops) -> Counts:
+def count(given: Rows, step: Step, options: Options, ops: Ops) -> Counts:
     """The counts under a step, with axes `(samples, 1, classes)`."""
     check_step(step)
-    a, b = decisions(given.scores, step, given.layout.kind, from_logits, ops)
-    return tally(a, b, given.y, given.weight, ops)
-
-
-def tally(a: Array, b: Array, y: Array, weight: Array | None, ops: Ops) -> Counts:
-    """Count soft decisions `a`, mirrors `b` and labels `y` over the rows, the middle axis."""
-    positive, negative = (y, 1 - y) if weight is None else (weight * y, weight * (1 - y))
+    check_soft_labels(options.soft_labels, step)
+    a, b = decisions(given.scores, step, given.layout.task, options.from_logits, ops)
+    if options.soft_labels:
+        return _soft_label_counts(a, b, given.y, given.weight, ops)
+    positive, negative = given.y, 1 - given.y
+    if given.weight is not None:
+        positive, negative = given.weight * positive, given.weight * negative
     return Counts(
         *(ops.sum(x, 1) for x in (positive * a, positive * b, negative * a, negative * b))
     )
+
+
+def _soft_label_counts(a: Array, b: Array, y: Array, weight: Array | None, ops: Ops) -> Counts:
+    """Counts that are best where the decision equals a soft label, `tp = min(a, y)` and so on.
+
+    With labels of 0 and 1, or hard decisions, they are the usual ones. At `a = y` no cell has a
+    slope.
+    """
+    below, above, n = a < y, a > y, 1 - y
+    cells = (
+        ops.where(below, a, y),
+        ops.where(below, y - a, 0.0),
+        ops.where(above, a - y, 0.0),
+        ops.where(above, b, n),
+    )
+    return Counts(*(ops.sum(x if weight is None else weight * x, 1) for x in cells))
 
 
 def counts_of_sums(soft: Array, hits: Array, positives: Array, rows: Array) -> Counts:
@@ -106,30 +150,163 @@ def two_classes(counts: Counts, ops: Ops) -> Counts:
     return Counts(*(ops.concat(part) for part in ([tn, tp], [fp, fn], [fn, fp], [tp, tn])))
 
 
-def averaged(chosen: Metric, cells: tuple[Cell, ...], average: str | None, ops: Ops) -> Cell:
-    """The score of one set of cells per class (the last axis), averaged as asked."""
-    if average == "multiclass":
-        parts, combine = MULTICLASS[chosen.function]
-        whole: Cell = combine(*(part.sum() for part in parts(*cells)))
-        return whole
-    if average == "micro":
-        cells = tuple(cell.sum() for cell in cells)
-    result: Cell = chosen(*cells)
-    if average == "macro":
-        result = (result * (1 / cells[0].value.shape[-1])).sum()
-    elif average == "weighted":
-        result = (result * _share(cells[0].value + cells[1].value, -1, ops)).sum()
-    return result
+def class_counts(counts: Counts, lay: Layout, ops: Ops) -> Counts:
+    """One set of counts per class that the average is taken over."""
+    if lay.task == "binary" and lay.average != "binary":
+        counts = two_classes(counts, ops)
+    elif lay.task == "multiclass" and lay.average == "binary":
+        counts = Counts(*(x[..., 1:] for x in counts))
+    if lay.average == "micro":
+        counts = Counts(*(ops.sum(x, -1) for x in counts))
+    return counts
+
+
+class Scored(NamedTuple):
+    """The score of each sample, and what part of a sample it stands for: 0 where nothing is left.
+
+    Both have the axes `(samples, 1, classes)`; one class unless `average=None`.
+    """
+
+    score: Cell
+    left: Array
+
+
+def averaged(
+    chosen: Metric,
+    counts: Counts,
+    lay: Layout,
+    ops: Ops,
+    *,
+    smooth: float = 0.0,
+    hard: bool = False,
+    slopes: bool = False,
+) -> Scored:
+    """The score of counts with one set per class in the last axis, averaged as the layout says.
+
+    `hard` counts follow the outside reference (docs/metrics.md). With `slopes` the score carries
+    what a soft positive more is worth to it, for each class.
+    """
+    counts = class_counts(counts, lay, ops)
+    cells = _cells(counts, chosen, smooth, ops, slopes)
+    kept = counts.tp * 0.0 + 1.0
+    if lay.average == "multiclass" and chosen.function in SUMMED_FORMS:
+        parts, combine = SUMMED_FORMS[chosen.function]
+        return Scored(combine(*(part.sum() for part in parts(*cells))), kept[..., :1])
+    power = RECALL_MEANS.get(chosen.function, 1) if lay.average == "multiclass" else 1
+    of_class = RECALL if lay.average == "multiclass" else chosen
+    scores, void = _absent(of_class, of_class(*cells), cells, counts, lay, power, hard, ops)
+    if void is not None:
+        kept = ops.where(void, 0.0, kept)
+    if lay.average in ("binary", "micro", None):
+        return Scored(scores, kept)
+    if lay.average == "weighted":
+        by_label = kept * (counts.tp + counts.fn)
+        kept = ops.where(ops.sum(by_label, -1) < ops.tiny, kept, by_label)  # as scikit-learn has it
+    share = _share(kept, -1, ops)
+    return Scored(scores.mean(share, power), ops.sum(share, -1))
+
+
+def _cells(counts: Counts, chosen: Metric, smooth: float, ops: Ops, slopes: bool) -> list[Cell]:
+    """The counts as the metric takes them, each with its slopes if they are wanted."""
+    values = [x + smooth for x in counts]
+    if ops.tiny > NUMPY.tiny and chosen.function in METRICS.values():
+        # A named metric does not depend on the unit of the weights; float32 has a small range.
+        rows = sum(values)
+        rows = ops.where(rows < ops.tiny, 1.0, rows)
+        values = [x / rows for x in values]
+    if not slopes:
+        return [Cell(x, ops=ops) for x in values]
+    seeds = (1.0, 0.0), (-1.0, 0.0), (0.0, 1.0), (0.0, -1.0)
+    return [Cell(x, *seed, ops) for x, seed in zip(values, seeds, strict=True)]
+
+
+def _absent(
+    chosen: Metric,
+    scores: Cell,
+    cells: list[Cell],
+    counts: Counts,
+    lay: Layout,
+    power: int,
+    hard: bool,
+    ops: Ops,
+) -> tuple[Cell, Array | None]:
+    """The scores of the classes, and which of them leave the mean."""
+    rule = zero_division(lay, hard)
+    tp, fn, fp, tn = counts
+    if rule == "union":  # scikit-learn's averages run over the labels and the predictions
+        without = tp + fn if lay.average == "multiclass" and power == 1 else tp + fn + fp
+        return scores, without <= 0
+    if rule == 0:
+        return scores, None
+    if hard:
+        undefined = chosen.undefined(counts)
+        perfect = scores * 0.0 + 1.0
+    else:
+        no_positive, no_negative = undefined_without(chosen)
+        undefined = tp + fn + fp + tn <= 0
+        if no_positive:
+            undefined = undefined | (tp + fn <= 0)
+        if no_negative:
+            undefined = undefined | (fp + tn <= 0)
+        # One minus the mean soft decision where no sample is positive.
+        perfect = 1 - (cells[1] + cells[2]) / (cells[0] + cells[1] + cells[2] + cells[3])
+    if rule == 1:
+        return scores.choose(undefined, perfect), None
+    return scores.choose(undefined, scores * 0.0), undefined
+
+
+def zero_division(lay: Layout, hard: bool) -> ZeroDivision | str:
+    """What `zero_division="auto"` stands for; any other value stands for itself.
+
+    "union" leaves out what is absent from the labels and from the predictions. Masks without a
+    positive pixel were measured, see benchmarks/README.md.
+
+    >>> zero_division(Layout("multiclass", "macro", 3), hard=False)
+    'skip'
+    """
+    if lay.zero_division != "auto":
+        return lay.zero_division
+    if not lay.exclusive:
+        return 1 if lay.per_sample else 0
+    if hard:
+        return "union" if lay.average in ("macro", "multiclass") else 0
+    return 0 if lay.average in ("binary", "micro") else "skip"
 
 
 def score_counts(
-    counts: Counts, chosen: Metric, lay: Layout, ops: Ops, smooth: float = 0.0
+    counts: Counts,
+    chosen: Metric,
+    lay: Layout,
+    ops: Ops,
+    *,
+    smooth: float = 0.0,
+    hard: bool = False,
+    sample_weight: Array | None = None,
 ) -> Array:
     """The score of counts with axes `(samples, 1, classes)`: a scalar, or one number per class."""
-    cells = tuple(Cell(x + smooth, ops=ops) for x in class_counts(counts, lay, ops))
-    value = averaged(chosen, cells, lay.average, ops).value
-    value = ops.sum(value * sample_share(counts, ops), 0)
-    return value[0, 0, :] if lay.average is None else value[0, 0, 0]
+    found = averaged(chosen, counts, lay, ops, smooth=smooth, hard=hard)
+    parts = score_parts(found, counts, lay, ops, sample_weight)
+    return whole_score(*parts, lay, hard, ops)
+
+
+def score_parts(
+    found: Scored, counts: Counts, lay: Layout, ops: Ops, sample_weight: Array | None
+) -> tuple[Array, Array]:
+    """The sum of the scores over the samples, and the sum of what they stand for.
+
+    Both add up over parts of a batch, if a sample lies in one part as a whole.
+    """
+    part = part_of_mean(found, counts, lay, ops, sample_weight)
+    return ops.sum(found.score.value * part, 0), ops.sum(part, 0)
+
+
+def whole_score(total: Array, weight: Array, lay: Layout, hard: bool, ops: Ops) -> Array:
+    """The mean of the scores; where nothing is left, a loss of 0 and, as in scikit-learn, NaN."""
+    skipped = zero_division(lay, hard) == "skip"
+    nothing = (math.nan if hard else 1.0) if skipped else 0.0
+    void = weight < ops.tiny
+    score = ops.where(void, nothing + total * 0.0, total / ops.where(void, 1.0, weight))
+    return score[0, 0, :] if lay.average is None else score[0, 0, 0]
 
 
 def check_smooth(smooth: float) -> None:
@@ -151,11 +328,19 @@ def check_finite(counts: Counts, values: list[Array], chosen: Metric) -> None:
     )
 
 
-def sample_share(counts: Counts, ops: Ops) -> Array:
-    """How much each sample counts in the mean over samples: by its weight, so 0 without a row."""
-    if counts.tp.shape[0] == 1:
-        return 1.0
-    return _share(ops.sum(counts.tp + counts.fn + counts.fp + counts.tn, -1), 0, ops)
+def part_of_mean(
+    found: Scored, counts: Counts, lay: Layout, ops: Ops, sample_weight: Array | None
+) -> Array:
+    """How much each score counts in the mean over samples: alike, or by the weight of its rows.
+
+    A sample without a row, or of which nothing is left, does not count.
+    """
+    if not lay.per_sample:
+        return found.left
+    rows = ops.sum(counts.tp + counts.fn + counts.fp + counts.tn, -1)
+    part = rows if lay.per_sample == "weighted" else ops.where(rows > 0, rows * 0.0 + 1.0, 0.0)
+    part = part if sample_weight is None else part * sample_weight
+    return found.left * part
 
 
 def _share(x: Array, axis: int, ops: Ops) -> Array:
@@ -165,13 +350,31 @@ def _share(x: Array, axis: int, ops: Ops) -> Array:
     return ops.where(empty, 0.0, x / ops.where(empty, 1.0, whole))
 
 
-def class_counts(counts: Counts, lay: Layout, ops: Ops) -> Counts:
-    """One set of counts per class that the average is taken over."""
-    if lay.kind == "binary" and lay.average != "binary":
-        return two_classes(counts, ops)
-    if lay.kind == "multiclass" and lay.average == "binary":
-        return Counts(*(x[..., 1:] for x in counts))
-    return counts
+def cross_entropy_sums(given: Rows, from_logits: bool, ops: Ops) -> tuple[Array, Array]:
+    """The summed cross-entropy of all rows, and the weight it is the sum over.
+
+    Rows of one class of several count once, columns of labels each by themselves.
+    """
+    z, y = given.scores, given.y
+    if given.layout.task == "multiclass":
+        if from_logits:
+            z = z - ops.sum(ops.where(top(z, ops), z, 0.0), -1)
+            log_p = z - ops.log(ops.sum(ops.exp(z), -1))
+        else:
+            log_p = ops.log(ops.where(z < ops.tiny, ops.tiny, z))
+        terms, weight = -y * log_p, y
+    elif from_logits:
+        positive = z >= 0
+        size = ops.where(positive, z, -z)
+        terms = ops.where(positive, z, 0.0) - z * y + ops.log(1 + ops.exp(-size))
+        weight = y * 0.0 + 1.0
+    else:
+        p, q = (ops.where(x < ops.tiny, ops.tiny, x) for x in (z, 1 - z))
+        terms, weight = -y * ops.log(p) - (1 - y) * ops.log(q), y * 0.0 + 1.0
+    for factor in (given.weight, given.sample_weight):
+        if factor is not None:
+            terms, weight = terms * factor, weight * factor
+    return terms.sum(), weight.sum()
 
 
 def counts(
@@ -181,25 +384,28 @@ def counts(
     *,
     from_logits: bool = False,
     weight: Array | None = None,
-    multiclass: bool = False,
-    per_sample: bool = False,
+    task: Task = "auto",
+    class_axis: int = 1,
+    per_sample: PerSample = False,
+    soft_labels: bool = False,
     ignore_index: int | None = None,
 ) -> Counts:
     """The four cells in NumPy: hard by default, soft under any other step.
 
-    `y_score` holds probabilities, or logits with `from_logits=True`. A binary column gives four
+    `y_score` holds probabilities, or logits with `from_logits=True`. A binary task gives four
     floats; `(n, C)` scores give arrays with one entry per class, `per_sample=True` one row each
-    per sample.
+    per sample. The arguments are those of `anyloss.torch.AnyLoss`.
 
     >>> counts([1, 1, 0, 0], [0.9, 0.4, 0.6, 0.2])
     Counts(tp=1.0, fn=1.0, fp=1.0, tn=1.0)
     """
-    found = prepare(
-        y_true, y_score, from_logits=from_logits, weight=weight, multiclass=multiclass,
-        per_sample=per_sample, ignore_index=ignore_index,
+    options = make_options(
+        from_logits=from_logits, per_sample=per_sample, task=task, class_axis=class_axis,
+        soft_labels=soft_labels, ignore_index=ignore_index,
     )  # fmt: skip
-    cells = count(found, step, from_logits, NUMPY)
-    if found.layout.kind == "binary" and not per_sample:
+    found = prepare(y_true, y_score, options, weight=weight)
+    cells = count(found, step, options, NUMPY)
+    if found.layout.task == "binary" and not per_sample:
         return Counts(*(float(x[0, 0, 0]) for x in cells))
     return Counts(*(x[:, 0, :] if per_sample else x[0, 0, :] for x in cells))
 
@@ -214,24 +420,34 @@ def score(
     smooth: float = 0.0,
     from_logits: bool = False,
     weight: Array | None = None,
-    multiclass: bool = False,
-    per_sample: bool = False,
+    task: Task = "auto",
+    class_axis: int = 1,
+    per_sample: PerSample = False,
+    zero_division: ZeroDivision = "auto",
+    soft_labels: bool = False,
     ignore_index: int | None = None,
 ) -> Array:
     """The metric of scores and labels in NumPy: the true one, or the soft one under another step.
 
+    The true one equals scikit-learn's function of the same name, also where classes are absent:
+    docs/metrics.md has the table. The arguments are those of `anyloss.torch.AnyLoss`.
+
     >>> score([1, 1, 0, 0], [0.9, 0.4, 0.6, 0.2], "f1")
     0.5
     """
-    chosen = find_metric(metric)
-    found = prepare(
-        y_true, y_score, from_logits=from_logits, weight=weight, multiclass=multiclass,
-        per_sample=per_sample, ignore_index=ignore_index, average=average,
-    )  # fmt: skip
-    check_average(chosen, found.layout.average)
+    chosen, hard = find_metric(metric), isinstance(step, Hard)
+    check_average(chosen, average)
     check_smooth(smooth)
-    cells = count(found, step, from_logits, NUMPY)
-    smooth = 0.0 if isinstance(step, Hard) else smooth  # the true metric has none
-    value = score_counts(cells, chosen, found.layout, NUMPY, smooth)
-    check_finite(cells, [value], chosen)
+    options = make_options(
+        average=average, from_logits=from_logits, per_sample=per_sample, task=task,
+        class_axis=class_axis, zero_division=zero_division, soft_labels=soft_labels,
+        ignore_index=ignore_index,
+    )  # fmt: skip
+    found = prepare(y_true, y_score, options, weight=weight, own_form=chosen.has_own_form)
+    cells = count(found, step, options, NUMPY)
+    value = score_counts(
+        cells, chosen, found.layout, NUMPY, hard=hard, sample_weight=found.sample_weight,
+        smooth=0.0 if hard else smooth,  # the true metric has none
+    )  # fmt: skip
+    check_finite(cells, [*cells] if hard and zero_division == "skip" else [value], chosen)
     return float(value) if value.ndim == 0 else value

@@ -22,11 +22,18 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from anyloss.arithmetic import Ops
-from anyloss.counts import Counts, check_finite, count, score_counts
+from anyloss.counts import (
+    Counts,
+    averaged,
+    check_finite,
+    count,
+    cross_entropy_sums,
+    score_parts,
+    whole_score,
+)
 from anyloss.metrics import Metric, MetricSpec
-from anyloss.settings import Options, Settings, make_settings
+from anyloss.settings import Settings, make_settings
 from anyloss.shapes import Rows, arrange, check_values, layout
-from anyloss.steps import Step
 
 __all__ = ["any_loss", "score", "soft_score"]
 
@@ -70,18 +77,27 @@ def any_loss(
         weight: one per row, or of the labels' shape. Weight 2 is the row twice.
         axis_name: inside `shard_map` (or `pmap`), the mesh axis over which the rows are split. The
             counts are summed over it, so that every device gets the loss of the undivided batch.
-        **arguments: `step`, `threshold`, `thresholds`, `average`, `smooth`, `from_logits`,
-            `per_sample`, `multiclass`, `ignore_index`, `validate` and the parameters of the metric,
-            as in `anyloss.torch.AnyLoss`.
+        **arguments: `step`, `threshold`, `thresholds`, `average`, `smooth`, `cross_entropy`,
+            `from_logits`, `task`, `class_axis` (-1 for channels last), `per_sample`,
+            `zero_division`, `soft_labels`, `ignore_index`, `validate` and the parameters of the
+            metric, as in `anyloss.torch.AnyLoss`.
 
     >>> logits, labels = jnp.array([2.0, -1.0, 0.5, -2.0]), jnp.array([1, 0, 1, 0])
     >>> print(round(any_loss(logits, labels, "f1").item(), 4))
-    0.0934
+    0.2274
     >>> gradient = jax.jit(jax.grad(any_loss))(logits, labels)
     >>> bool(gradient[0] < 0 < gradient[1])
     True
     """
-    return 1 - soft_score(logits, labels, metric, weight=weight, axis_name=axis_name, **arguments)
+    settings = make_settings(metric, **arguments)
+    rows, checked = _rows(logits, labels, weight, settings)
+    loss = 1 - _mean_score(rows, checked, axis_name, settings)
+    if settings.cross_entropy:
+        sums = cross_entropy_sums(rows, settings.options.from_logits, OPS[rows.scores.dtype])
+        total, whole = sums if axis_name is None else _sum(sums, axis_name)
+        mean = total / jnp.maximum(jax.lax.stop_gradient(whole), OPS[rows.scores.dtype].tiny)
+        loss = loss + settings.cross_entropy * mean
+    return loss
 
 
 def soft_score(
@@ -97,10 +113,10 @@ def soft_score(
 
     >>> labels = jnp.array([1, 0, 1, 0])
     >>> print(round(soft_score(jnp.array([2.0, -1.0, 0.5, -2.0]), labels, "f1").item(), 4))
-    0.9066
+    0.7726
     """
     settings = make_settings(metric, **arguments)
-    return _mean_score(logits, labels, weight, axis_name, settings, settings.steps)
+    return _mean_score(*_rows(logits, labels, weight, settings), axis_name, settings)
 
 
 def score(
@@ -117,34 +133,28 @@ def score(
     >>> print(score(jnp.array([2.0, -1.0, 0.5, -2.0]), jnp.array([1, 0, 1, 1]), "recall").item())
     0.6666666865348816
     """
-    settings = make_settings(metric, **arguments)._replace(smooth=0.0)
-    hard = tuple(step.hard() for step in settings.steps)
-    return _mean_score(logits, labels, weight, axis_name, settings, hard)
+    settings = make_settings(metric, **arguments)
+    return _mean_score(*_rows(logits, labels, weight, settings), axis_name, settings, hard=True)
 
 
 def _mean_score(
-    logits: ArrayLike,
-    labels: ArrayLike,
-    weight: ArrayLike | None,
-    axis_name: AxisName | None,
-    settings: Settings,
-    steps: tuple[Step, ...],
+    rows: Rows, checked: bool, axis_name: AxisName | None, settings: Settings, hard: bool = False
 ) -> Array:
-    rows, checked = _rows(logits, labels, weight, settings.options)
-    ops, scores = OPS[rows.scores.dtype], []
-    for step in steps:
+    """The mean over the steps of the score, soft or hard."""
+    lay, ops, scores = rows.layout, OPS[rows.scores.dtype], []
+    smooth = 0.0 if hard else settings.smooth
+    for step in settings.steps:
         step.check_dtype(str(rows.scores.dtype), ops.tiny)
-        found = count(rows, step, settings.options.from_logits, ops)
-        whole = settings.options.per_sample  # a sample is on one device as a whole
-        if axis_name is not None and not whole:
-            found = Counts(*_sum(tuple(found), axis_name))
-        value = score_counts(found, settings.metric, rows.layout, ops, settings.smooth)
-        if axis_name is not None and whole:
-            own = jnp.stack([x.sum() for x in found]).sum()
-            total, shared = _sum((value * own, own), axis_name)
-            value = total / jnp.where(shared < ops.tiny, 1.0, shared)
+        cells = count(rows, step.hard() if hard else step, settings.options, ops)
+        if axis_name is not None and not lay.per_sample:
+            cells = Counts(*_sum(tuple(cells), axis_name))
+        found = averaged(settings.metric, cells, lay, ops, smooth=smooth, hard=hard)
+        parts: tuple[Array, ...] = score_parts(found, cells, lay, ops, rows.sample_weight)
+        if axis_name is not None and lay.per_sample:  # a sample is on one device as a whole
+            parts = _sum(parts, axis_name)
+        value = whole_score(parts[0], parts[1], lay, hard, ops)
         if checked:
-            check_finite(found, [value, *found], settings.metric)
+            check_finite(cells, [*cells] if hard else [value, *cells], settings.metric)
         scores.append(value)
     return jnp.stack(scores).mean(axis=0)
 
@@ -155,16 +165,17 @@ def _sum(x: tuple[Array, ...], axis_name: AxisName) -> tuple[Array, ...]:
 
 
 def _rows(
-    logits: ArrayLike, labels: ArrayLike, weight: ArrayLike | None, options: Options
+    logits: ArrayLike, labels: ArrayLike, weight: ArrayLike | None, settings: Settings
 ) -> tuple[Rows, bool]:
     """The batch in three axes, and whether its values were looked at."""
+    options = settings.options
     z, y = _numbers("logits", logits), _numbers("labels", labels)
     if not jnp.issubdtype(z.dtype, jnp.floating):
         raise TypeError(f"logits must hold floating-point scores; got {z.dtype}")
     if z.dtype not in OPS:
         z = z.astype(jnp.float32)
     integer = jnp.issubdtype(y.dtype, jnp.integer)
-    lay = layout(z.shape, y.shape, integer, options.average, options.multiclass, options.per_sample)
+    lay = layout(z.shape, y.shape, integer, options, settings.metric.has_own_form)
     w = None if weight is None else _numbers("weight", weight).astype(z.dtype)
     checked = options.validate and all(map(_at_hand, (z, y, w)))
 
@@ -178,7 +189,6 @@ def _rows(
         w,
         lay,
         OPS[z.dtype],
-        per_sample=options.per_sample,
         ignore_index=options.ignore_index,
         check=check if checked else None,
     )

@@ -12,9 +12,9 @@ import difflib
 import inspect
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import wraps
+from functools import lru_cache, wraps
 from typing import Any
 
 import numpy as np
@@ -145,6 +145,16 @@ def gmean(tp: Array, fn: Array, fp: Array, tn: Array) -> Array:
     return (tp / (tp + fn) * tn / (tn + fp)) ** 0.5
 
 
+@_named("h_mean", "harmonic_mean")
+def hmean(tp: Array, fn: Array, fp: Array, tn: Array) -> Array:
+    """H-mean: the harmonic mean of recall and specificity.
+
+    >>> hmean(tp=6, fn=2, fp=5, tn=5)
+    0.6
+    """
+    return 2 * (tp / (tp + fn)) * (tn / (tn + fp)) / (tp / (tp + fn) + tn / (tn + fp))
+
+
 @_named("bacc", "balanced_acc")
 def balanced_accuracy(tp: Array, fn: Array, fp: Array, tn: Array) -> Array:
     """Balanced accuracy: the mean of recall and specificity. An absent class counts 0.
@@ -258,16 +268,27 @@ def cost(
     return 1 - (fn_cost * fn + fp_cost * fp) / (fn_cost * (tp + fn) + fp_cost * (fp + tn))
 
 
-# Genuine multiclass forms, from the cells of each class against the rest: the parts are summed
-# over the classes, then combined. MCC becomes Gorodkin's R_K; with two classes all are the binary.
-MULTICLASS: dict[MetricFunction, tuple[MetricFunction, MetricFunction]] = {
-    mcc: (_correlation_parts, _correlation),
-    cohen_kappa: (
-        lambda tp, fn, fp, tn: (tp * tn - fp * fn, (tp + fn) * (fn + tn)),
-        lambda agreement, room: agreement / room,
-    ),
+def _shares(tp: Array, fn: Array, fp: Array, tn: Array) -> tuple[Array, ...]:
+    """The cells as shares of all rows: products of them neither overflow nor vanish in float32."""
+    rows = tp + fn + fp + tn
+    return tp / rows, fn / rows, fp / rows, tn / rows
+
+
+def _agreement_parts(tp: Array, fn: Array, fp: Array, tn: Array) -> tuple[Array, ...]:
+    tp, fn, fp, tn = _shares(tp, fn, fp, tn)
+    return tp * tn - fp * fn, (tp + fn) * (fn + tn)
+
+
+# Genuine multiclass forms, from the cells of each class against the rest. With two classes all of
+# them are the binary metric. In some, parts are summed over the classes, then combined (MCC becomes
+# Gorodkin's R_K); the others are a mean of the classes' recalls, named by its power: 1 is the
+# arithmetic mean, 0 the geometric, -1 the harmonic one.
+SUMMED_FORMS: dict[MetricFunction, tuple[MetricFunction, MetricFunction]] = {
+    mcc: (lambda tp, fn, fp, tn: _correlation_parts(*_shares(tp, fn, fp, tn)), _correlation),
+    cohen_kappa: (_agreement_parts, lambda agreement, room: agreement / room),
     accuracy: (lambda tp, fn, fp, tn: (tp, tp + fn), lambda right, rows: right / rows),
 }
+RECALL_MEANS: dict[MetricFunction, int] = {balanced_accuracy: 1, gmean: 0, hmean: -1}
 
 
 @dataclass(frozen=True)
@@ -296,6 +317,18 @@ class Metric:
                 f"metric {self.name!r} could not be computed: {error}. A metric is a function of "
                 "tp, fn, fp, tn written with + - * / and ** only (x**0.5 for a root)"
             ) from error
+
+    @property
+    def has_own_form(self) -> bool:
+        """Whether the metric has a multiclass form of its own."""
+        return self.function in SUMMED_FORMS or self.function in RECALL_MEANS
+
+    def undefined(self, counts: Iterable[Array]) -> Array:
+        """True where the formula is 0/0 at some counts: NumPy arrays or a framework's tensors."""
+        function = _TEXTBOOK.get(self.function, self.function)
+        with np.errstate(all="ignore"):
+            value = function(**dict(zip(CELLS, counts, strict=True)), **self.params)
+        return value != value  # NaN only
 
     def __hash__(self) -> int:  # as a static argument of jax.jit is
         return hash((self.name, *sorted(self.params.items())))
@@ -345,6 +378,19 @@ def metric(spec: MetricSpec | Metric, **params: float) -> Metric:
     found = Metric(found.name, found.function, params)
     _probe(found)
     return found
+
+
+@lru_cache(maxsize=256)
+def undefined_without(chosen: Metric) -> tuple[bool, bool]:
+    """Whether a perfect decision gives 0/0 without a positive sample, and without a negative one.
+
+    >>> undefined_without(metric("f1")), undefined_without(metric("specificity"))
+    ((True, False), (False, True))
+    """
+    one, none = np.float64(1.0), np.float64(0.0)
+    perfect = (none, none, none, one), (one, none, none, none)
+    no_positive, no_negative = (bool(chosen.undefined(counts)) for counts in perfect)
+    return no_positive, no_negative
 
 
 def _check_parameters(chosen: Metric, params: Mapping[str, Any]) -> None:

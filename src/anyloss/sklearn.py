@@ -20,7 +20,7 @@ from threadpoolctl import threadpool_limits
 
 from anyloss.arithmetic import Array
 from anyloss.counts import AVERAGES
-from anyloss.metrics import MULTICLASS, Metric, MetricSpec
+from anyloss.metrics import Metric, MetricSpec
 from anyloss.metrics import metric as find_metric
 from anyloss.models import (
     labels_from_json,
@@ -34,6 +34,7 @@ from anyloss.models import (
 from anyloss.recipe import OnStep, fit, ignore, thinned, vote
 from anyloss.recipe.networks import Layers, forward
 from anyloss.recipe.task import check_known, new_task, positive_class
+from anyloss.shapes import resolve_average
 
 
 class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -188,8 +189,8 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             value, inside = getattr(self, name), Interval(kind, low, None, closed="neither")
             if not inside.is_satisfied_by(value) and (name, value) != ("max_rows", None):
                 raise ValueError(f"{name} must be {inside}; got {value!r}")
-        if self.average not in AVERAGES or self.average is None:
-            known = [x for x in AVERAGES if x is not None]
+        known = [x for x in AVERAGES if x not in (None, "none")]
+        if self.average not in known:
             raise ValueError(f"average must be one of {known}; got {self.average!r}")
         sizes = self.hidden_layer_sizes
         sizes = tuple(sizes) if np.ndim(sizes) == 1 else (sizes,)
@@ -360,12 +361,10 @@ def _read_target(
     if kind == "binary":
         k = positive_class(classes, index, pos_label, weight)
         positive, labels = classes[k], labels[:, [k]]
-    if average == "auto":
-        genuine = kind == "multiclass" and find_metric(metric).function in MULTICLASS
-        average = "binary" if kind == "binary" else "multiclass" if genuine else "macro"
+    own_form = find_metric(metric).has_own_form
     return {
         "kind": kind,
-        "average": average,
+        "average": resolve_average(average, kind, len(classes), own_form),
         "classes": classes,
         "positive": positive,
         "labels": labels.astype(float),

@@ -21,15 +21,23 @@ from anyloss.counts import (
     averaged,
     check_average,
     check_smooth,
-    class_counts,
     count,
     counts_of_sums,
     pair,
-    sample_share,
+    part_of_mean,
+    whole_score,
 )
 from anyloss.metrics import Metric, MetricSpec
 from anyloss.metrics import metric as find_metric
-from anyloss.shapes import Layout, prepare
+from anyloss.shapes import (
+    Layout,
+    PerSample,
+    Task,
+    ZeroDivision,
+    as_scores,
+    make_options,
+    prepare,
+)
 from anyloss.steps import DEFAULT, Amplified, Step, Uniform
 
 
@@ -126,27 +134,43 @@ def explain(
     return Explanation(chosen.name, cells, score, A, B, threshold)
 
 
-def class_slopes(counts: Counts, chosen: Metric, lay: Layout, smooth: float = 0.0) -> Slopes:
+def class_slopes(
+    counts: Counts,
+    chosen: Metric,
+    lay: Layout,
+    smooth: float = 0.0,
+    sample_weight: Array | None = None,
+) -> Slopes:
     """The slopes of NumPy counts with axes `(samples, 1, classes)`, for any average.
 
     With `average=None` the slopes are those of the sum of the scores.
     """
-    found, share = sample_slopes(counts, chosen, lay, smooth), sample_share(counts, NUMPY)
-    value = np.sum(found.score * share, axis=0).reshape(-1 if lay.average is None else ())
-    return Slopes(value, found.A * share, found.B * share)
+    found = averaged(chosen, counts, lay, NUMPY, smooth=smooth, slopes=True)
+    part = part_of_mean(found, counts, lay, NUMPY, sample_weight)
+    total, weight = (found.score.value * part).sum(0, keepdims=True), part.sum(0, keepdims=True)
+    part = part / np.where(weight < NUMPY.tiny, 1.0, weight)
+    A, B = _by_column(found.score.A * part, found.score.B * part, counts, lay)
+    return Slopes(whole_score(total, weight, lay, False, NUMPY), A, B)
 
 
-def sample_slopes(counts: Counts, chosen: Metric, lay: Layout, smooth: float = 0.0) -> Slopes:
+def sample_slopes(counts: Counts, chosen: Metric, lay: Layout) -> Slopes:
     """The same for each sample on its own, before the mean over samples."""
-    cells = _seeded(class_counts(counts, lay, NUMPY), smooth, NUMPY)
-    result = averaged(chosen, cells, lay.average, NUMPY)
-    A, B = (np.broadcast_to(x, cells[0].value.shape) for x in (result.A, result.B))
-    if lay.kind == "binary" and lay.average != "binary":
+    score = averaged(chosen, counts, lay, NUMPY, slopes=True).score
+    return Slopes(score.value, *_by_column(score.A, score.B, counts, lay))
+
+
+def _by_column(A: Array, B: Array, counts: Counts, lay: Layout) -> tuple[Array, Array]:
+    """The slopes of each column of the scores, from those of the classes averaged over."""
+    samples, columns = counts.tp.shape[0], counts.tp.shape[-1]
+    if lay.task == "binary" and lay.average != "binary":
         # One column decides both classes: a positive row's decision is a miss of class 0.
-        A, B = A[..., 1:] - B[..., :1], B[..., 1:] - A[..., :1]
-    elif lay.kind == "multiclass" and lay.average == "binary":
-        A, B = (np.concatenate([np.zeros_like(x), x], axis=-1) for x in (A, B))
-    return Slopes(result.value, A, B)
+        A, B = (np.broadcast_to(x, (samples, 1, 2)) for x in (A, B))
+        return A[..., 1:] - B[..., :1], B[..., 1:] - A[..., :1]
+    if lay.task == "multiclass" and lay.average == "binary":
+        none = np.zeros((samples, 1, 1))
+        A, B = (np.concatenate([none, np.broadcast_to(x, none.shape)], axis=-1) for x in (A, B))
+        return A, B
+    return np.broadcast_to(A, (samples, 1, columns)), np.broadcast_to(B, (samples, 1, columns))
 
 
 def _sigmoid_and_slope(x: Array) -> tuple[Array, Array]:
@@ -186,11 +210,11 @@ def column_decisions(z: Array, step: Amplified | Uniform) -> tuple[Array, Array,
 def column_gradient(
     z: Array,
     y: Array,
-    step: Amplified,
+    step: Amplified | Uniform,
     evaluate: Callable[[Counts], Slopes],
     wanted: bool = True,
 ) -> tuple[float, Array | None]:
-    """The soft score of a column of logits under `Amplified`, and its gradient by the logits.
+    """The soft score of a column of logits, and its gradient by them; see `column_decisions`.
 
     The same as `gradient`, in the type of `z` and in as few operations as can be: for small
     batches the number of calls is what costs. `evaluate` turns the four counts into slopes.
@@ -213,15 +237,22 @@ def column_gradient(
 def column_counts(a: Array, y: Array, weight: Array | None = None) -> Counts:
     """The counts of a column of decisions, soft or hard, in plain floats.
 
+    The rarer class is summed itself, or its counts would be lost in the others' rounding.
+
     >>> column_counts(np.array([1.0, 0.0, 1.0]), np.array([1.0, 1.0, 0.0]))
     Counts(tp=1.0, fn=1.0, fp=1.0, tn=0.0)
     """
     total = np.add.reduce
     if weight is None:
-        sums = float(total(a)), float(a @ y), float(total(y)), float(len(a))
+        soft, rows, positives = float(total(a)), float(len(a)), float(total(y))
     else:
-        sums = float(a @ weight), float(a @ (weight * y)), float(weight @ y), float(total(weight))
-    return counts_of_sums(*sums)
+        soft, rows, positives = float(a @ weight), float(total(weight)), float(weight @ y)
+    if 2 * positives <= rows:
+        hits = float(a @ (y if weight is None else weight * y))
+        return counts_of_sums(soft, hits, positives, rows)
+    rest = 1 - y if weight is None else weight * (1 - y)
+    tp, fn, fp, tn = counts_of_sums(soft, float(a @ rest), float(total(rest)), rows)
+    return Counts(tp=fp, fn=tn, fp=tp, tn=fn)  # the classes changed places
 
 
 def gradient(
@@ -234,43 +265,50 @@ def gradient(
     smooth: float = 0.0,
     from_logits: bool = False,
     weight: Array | None = None,
-    multiclass: bool = False,
-    per_sample: bool = False,
+    task: Task = "auto",
+    class_axis: int = 1,
+    per_sample: PerSample = False,
+    zero_division: ZeroDivision = "auto",
+    soft_labels: bool = False,
     ignore_index: int | None = None,
 ) -> tuple[Array, Array]:
     """The soft score and its gradient with respect to `y_score`, in closed form.
 
     `y_score` holds probabilities, or logits with `from_logits=True`. With `average=None` the
-    gradient is that of the sum of the per-class scores.
+    gradient is that of the sum of the per-class scores. The arguments are those of
+    `anyloss.torch.AnyLoss`.
 
-    >>> from anyloss.steps import Uniform
-    >>> score, grad = gradient([1, 0], [0.5, 0.5], "f1", Uniform())
+    >>> score, grad = gradient([1, 0], [0.5, 0.5], "f1")
     >>> score, grad.tolist()
     (0.5, [0.75, -0.25])
     """
     chosen = find_metric(metric)
-    found = prepare(
-        y_true, y_score, from_logits=from_logits, weight=weight, multiclass=multiclass,
-        per_sample=per_sample, ignore_index=ignore_index, average=average,
-    )  # fmt: skip
-    lay, y = found.layout, found.y
-    check_average(chosen, lay.average)
+    check_average(chosen, average)
     check_smooth(smooth)
-    slopes = class_slopes(count(found, step, from_logits, NUMPY), chosen, lay, smooth)
-    g = y * slopes.A + (1 - y) * slopes.B
+    options = make_options(
+        average=average, from_logits=from_logits, per_sample=per_sample, task=task,
+        class_axis=class_axis, zero_division=zero_division, soft_labels=soft_labels,
+        ignore_index=ignore_index,
+    )  # fmt: skip
+    found = prepare(y_true, y_score, options, weight=weight, own_form=chosen.has_own_form)
+    lay, y = found.layout, found.y
+    cells = count(found, step, options, NUMPY)
+    score, A, B = class_slopes(cells, chosen, lay, smooth, found.sample_weight)
+    if soft_labels:  # more of the decision is more of `tp` below the label, of `fp` above it
+        a, _ = pair(found.scores, step, lay.task, from_logits, NUMPY)
+        g = (a < y) * A + (a > y) * B
+    else:
+        g = y * A + (1 - y) * B
     if found.weight is not None:
         g = g * found.weight
-    g = _back(g, found.scores, step, lay.kind, from_logits)
-    shape = np.shape(y_score)
-    if len(shape) > 1:
-        g = g.reshape((shape[0], -1, shape[1])).swapaxes(1, 2)
-    return (float(slopes.score) if slopes.score.ndim == 0 else slopes.score), g.reshape(shape)
+    g = _back(g, found.scores, step, lay.task, from_logits)
+    return (float(score) if score.ndim == 0 else score), as_scores(g, np.shape(y_score), lay)
 
 
-def _back(g: Array, scores: Array, step: Step, kind: str, from_logits: bool) -> Array:
+def _back(g: Array, scores: Array, step: Step, task: str, from_logits: bool) -> Array:
     """Carry the gradient of the decisions back to the scores."""
-    p, q = pair(scores, step, kind, from_logits, NUMPY)
-    if kind == "multiclass":
+    p, q = pair(scores, step, task, from_logits, NUMPY)
+    if task == "multiclass":
         g = step.multiclass_back(g, p, q, NUMPY)
         return softmax_back(g, p, NUMPY) if from_logits else g
     g = g * step.density(p, q, NUMPY)

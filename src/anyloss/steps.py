@@ -38,6 +38,11 @@ class Step(ABC):
 
     on_logit: ClassVar[bool] = False  # whether the pair is (z, -z) instead of (p, 1 - p)
 
+    @property
+    def is_identity(self) -> bool:
+        """Whether the soft decision is the probability itself."""
+        return False
+
     @abstractmethod
     def both(self, p: Array, q: Array, ops: Ops) -> tuple[Array, Array]:
         """The soft decision and its mirror `1 - a`, from the pair `p, q = 1 - p`."""
@@ -49,7 +54,7 @@ class Step(ABC):
     def multiclass(self, p: Array, q: Array, ops: Ops) -> tuple[Array, Array]:
         """The soft decisions over the last axis and their mirrors, from class probabilities."""
         raise ValueError(
-            "multiclass takes Amplified or Hard at threshold 0.5, or Uniform(delta=0.5); "
+            "several classes take Uniform(), Amplified or Hard, each at threshold 0.5; "
             f"got {self!r}"
         )
 
@@ -236,28 +241,40 @@ class RaisedCosine(Step):
 
 @dataclass(frozen=True)
 class Uniform(Step):
-    """SOL's uniform: the threshold is uniform within `threshold -+ delta`.
+    """A threshold that is equally likely everywhere; at 0.5 the soft decision is the probability.
 
-    With the defaults it is the identity, and F1 under it is the soft Dice of segmentation.
+    F1 under `Uniform()` is the soft Dice of segmentation. At another threshold `t` it is straight
+    below and above: half of the random thresholds lie on either side of `t`, so that the decision
+    runs through (0, 0), (t, 1/2) and (1, 1). With `delta` the threshold is uniform within
+    `threshold -+ delta`, as in SOL.
 
     >>> Uniform().value([0.1, 0.7]).tolist()
     [0.1, 0.7]
+    >>> Uniform(threshold=0.2).value([0.0, 0.1, 0.2, 0.6, 1.0]).tolist()
+    [0.0, 0.25, 0.5, 0.75, 1.0]
+    >>> Uniform(delta=0.1).value([0.3, 0.5, 0.55]).round(2).tolist()
+    [0.0, 0.5, 0.75]
     """
 
-    delta: float = 0.5
+    delta: float | None = None
     threshold: float = 0.5
 
     def __post_init__(self) -> None:
-        _require(lambda x: 0 < x <= 1, "delta", "greater than 0 and at most 1", self.delta)
+        if self.delta is not None:
+            _require(lambda x: 0 < x <= 1, "delta", "greater than 0 and at most 1", self.delta)
         _require_threshold(self.threshold)
 
     @property
     def is_identity(self) -> bool:
-        return self.delta == 0.5 and self.threshold == 0.5
+        return self.delta in (None, 0.5) and self.threshold == 0.5
 
     def both(self, p: Array, q: Array, ops: Ops) -> tuple[Array, Array]:
         if self.is_identity:
             return p, q
+        if self.delta is None:
+            low, high = p / (2 * self.threshold), q / (2 * (1 - self.threshold))
+            above = _above(p, q, self.threshold) > 0
+            return ops.where(above, 1 - high, low), ops.where(above, high, 1 - low)
         x = _above(p, q, self.threshold) / (2 * self.delta)
         a, b = 0.5 + x, 0.5 - x
         low, high = x <= -0.5, x >= 0.5
@@ -267,11 +284,14 @@ class Uniform(Step):
         )
 
     def density(self, p: Array, q: Array, ops: Ops) -> Array:
-        x = _above(p, q, self.threshold) / (2 * self.delta)
-        inside = 1 / (2 * self.delta) + x * 0.0
+        x, flat = _above(p, q, self.threshold), p * 0.0
+        if self.delta is None:
+            low, high = 1 / (2 * self.threshold), 1 / (2 * (1 - self.threshold))
+            return ops.where(x > 0, high + flat, low + flat)
+        inside = 1 / (2 * self.delta) + flat
         if self.is_identity:
             return inside
-        return ops.where(x <= -0.5, 0.0, ops.where(x >= 0.5, 0.0, inside))
+        return ops.where(x <= -self.delta, 0.0, ops.where(x >= self.delta, 0.0, inside))
 
     def multiclass(self, p: Array, q: Array, ops: Ops) -> tuple[Array, Array]:
         return (p, q) if self.is_identity else super().multiclass(p, q, ops)
@@ -335,7 +355,7 @@ class Hard(Step):
 
 
 # The step every front-end takes when none is named; measured, see benchmarks/README.md.
-DEFAULT = Amplified(scale=10.0)
+DEFAULT = Uniform()
 
 
 def scale_range(level: float, dtype: str = "float64") -> tuple[float, float]:

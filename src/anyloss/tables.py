@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import count
 from numbers import Integral
 from typing import Any, NamedTuple, Self
 
@@ -144,7 +145,18 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return encoded
 
     def _outputs(self) -> Iterator[tuple[str, str]]:
-        """For each column that `transform` returns: the column it is made of, and its name."""
+        """For each column that `transform` returns: the column it is made of, and its name.
+
+        A name that is taken already ("a=b" with value "c" and "a" with value "b=c") is numbered.
+        """
+        taken: set[str] = set()
+        for source, name in self._named():
+            free = (f"{name} ({k})" for k in count(2))
+            own = name if name not in taken else next(x for x in free if x not in taken)
+            taken.add(own)
+            yield source, own
+
+    def _named(self) -> Iterator[tuple[str, str]]:
         numbers = {name: x for name, x in self.columns_.items() if isinstance(x, Numbers)}
         yield from ((name, name) for name in numbers)
         yield from ((name, f"missingindicator_{name}") for name, x in numbers.items() if x.gaps)

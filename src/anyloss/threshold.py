@@ -9,10 +9,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from anyloss.arithmetic import NUMPY, Array, Cell
+from anyloss.arithmetic import NUMPY, Array
 from anyloss.counts import Counts, averaged, check_finite, counts_of_sums
 from anyloss.metrics import Metric, MetricSpec
 from anyloss.metrics import metric as find_metric
+from anyloss.shapes import Layout
 
 
 class Threshold(NamedTuple):
@@ -124,11 +125,12 @@ def best_offsets(
     (array([0.625, 0.   , 0.   ]), 1.0)
     """
     scores, offsets = np.array(y_score, dtype=float), np.zeros(y_true.shape[1])
+    lay = Layout("multiclass" if multiclass else "multilabel", average, y_true.shape[1])
 
     def scored(cells: Counts, rows: int) -> Array:
-        found = averaged(metric, tuple(Cell(x, ops=NUMPY) for x in cells), average, NUMPY)
-        check_finite(cells, [found.value], metric)
-        return np.broadcast_to(found.value, (rows, 1))[:, 0]
+        found = averaged(metric, cells, lay, NUMPY, hard=True).score.value
+        check_finite(cells, [found], metric)
+        return np.broadcast_to(found, (rows, 1))[:, 0]
 
     best = float(scored(_called(y_true, scores, weight, multiclass), 1)[0])
     for _ in range(5):

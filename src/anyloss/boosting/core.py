@@ -32,7 +32,7 @@ def step_of(scale: float | str) -> Step:
     """The soft decision: the probability itself (`"auto"`), or amplified by a scale.
 
     >>> step_of("auto")
-    Uniform(delta=0.5, threshold=0.5)
+    Uniform(delta=None, threshold=0.5)
     >>> step_of(10)
     Amplified(scale=10, threshold=0.5)
     """

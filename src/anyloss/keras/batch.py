@@ -15,8 +15,8 @@ import numpy as np
 from keras import ops
 
 from anyloss.arithmetic import Array, Ops
-from anyloss.settings import Options
-from anyloss.shapes import Layout, Rows, check_values, layout, spread
+from anyloss.settings import Settings
+from anyloss.shapes import Layout, Options, Rows, check_values, layout, spread
 
 Shape = tuple[int | None, ...]
 
@@ -76,27 +76,31 @@ def at_hand(x: Array) -> bool:
 
 
 def make_rows(
-    y_true: Array, y_pred: Array, weights: Sequence[Array], options: Options
+    y_true: Array, y_pred: Array, weights: Sequence[Array], settings: Settings
 ) -> tuple[Rows, bool]:
     """The batch in three axes, and whether its values were looked at."""
+    options = settings.options
     y_true, y_pred = ops.convert_to_tensor(y_true), ops.convert_to_tensor(y_pred)
     y_pred = ops.cast(y_pred, counting(dtype_of(y_pred)))
-    if len(y_pred.shape) == 1:
-        y_pred = ops.expand_dims(y_pred, -1)
-    dtype, lay = dtype_of(y_pred), _layout(tuple(y_true.shape), tuple(y_pred.shape), options)
+    y_true, y_pred, weights = _class_axis_last(y_true, y_pred, weights, options)
+    dtype = dtype_of(y_pred)
+    lay = _layout(tuple(y_true.shape), tuple(y_pred.shape), settings)
     checked = options.validate and at_hand(y_pred) and at_hand(y_true)
     if checked and lay.index_target:
         _check_whole(ops.convert_to_numpy(y_true))
-    axes = (-1, math.prod(y_pred.shape[1:-1])) if options.per_sample else (1, -1)
-    weight = _weight(weights, y_pred, lay)
+    inner = y_pred.shape[1:] if lay.task == "binary" else y_pred.shape[1:-1]
+    axes = (-1, math.prod(inner)) if options.per_sample else (1, -1)
+    product = _weight(weights, y_pred, lay)
+    samples = _sample_weight(weights, y_pred) if options.per_sample else None
     found = Rows(
         ops.reshape(y_pred, (*axes, lay.classes)),
         ops.reshape(
             ops.cast(y_true, "int32" if lay.index_target else dtype),
             (*axes, 1 if lay.index_target else lay.classes),
         ),
-        None if weight is None else ops.reshape(weight, (*axes, _columns(weight, lay))),
+        None if product is None else ops.reshape(product, (*axes, _columns(product, lay))),
         lay,
+        samples,
     )
 
     def check(given: Rows) -> None:
@@ -104,6 +108,27 @@ def make_rows(
         check_values(Rows(z, y, w, given.layout), options.from_logits)
 
     return spread(found, OPS[dtype], options.ignore_index, check if checked else None), checked
+
+
+def _class_axis_last(
+    y_true: Array, y_pred: Array, weights: Sequence[Array], options: Options
+) -> tuple[Array, Array, list[Array]]:
+    """The batch with its class axis at the end, where Keras has it."""
+    if len(y_pred.shape) == 1:
+        y_pred = ops.expand_dims(y_pred, -1)
+    axes, axis = len(y_pred.shape), options.class_axis
+    if options.task == "binary" or axis in (-1, axes - 1):
+        return y_true, y_pred, list(weights)
+    if not -axes <= axis < axes or axis % axes == 0:
+        raise ValueError(
+            f"class_axis must be an axis of the predictions of shape {tuple(y_pred.shape)}, other "
+            f"than the first, which holds the samples; got {axis}"
+        )
+
+    def moved(x: Array) -> Array:
+        return ops.moveaxis(x, axis, -1) if len(x.shape) == axes else x
+
+    return moved(y_true), moved(y_pred), [moved(ops.convert_to_tensor(x)) for x in weights]
 
 
 def _columns(weight: Array, lay: Layout) -> int:
@@ -116,23 +141,17 @@ def _columns(weight: Array, lay: Layout) -> int:
     return weight.shape[-1] or 1
 
 
-def _layout(target: Shape, shape: Shape, options: Options) -> Layout:
+def _layout(target: Shape, shape: Shape, settings: Settings) -> Layout:
     """What the shapes mean. Labels may lack the class axis, or have it with length 1."""
     if not shape or shape[-1] is None:
         raise ValueError(f"predictions need a known number of columns; got the shape {shape}")
     known, labels = _filled(shape, target), _filled(target, shape)
-    if labels == (*known[:-1], 1):
+    if settings.options.task != "binary" and labels == (*known[:-1], 1):
         labels = known[:-1]
     if known[-1] == 1 and labels == known[:-1]:
         labels = known
-    return layout(
-        _class_axis_second(known),
-        _class_axis_second(labels) if len(labels) == len(known) else labels,
-        integer_target=True,
-        average=options.average,
-        multiclass=options.multiclass,
-        per_sample=options.per_sample,
-    )
+    options = settings.options._replace(class_axis=-1)
+    return layout(known, labels, True, options, settings.metric.has_own_form)
 
 
 def _filled(shape: Shape, other: Shape) -> tuple[int, ...]:
@@ -140,10 +159,6 @@ def _filled(shape: Shape, other: Shape) -> tuple[int, ...]:
     other = (*other, *[None] * len(shape))
     choices = zip(shape, other, strict=False)
     return tuple(next((n for n in pair if n is not None), -1) for pair in choices)
-
-
-def _class_axis_second(shape: tuple[int, ...]) -> tuple[int, ...]:
-    return (shape[0], shape[-1], *shape[1:-1])  # as the core has it
 
 
 def _check_whole(labels: np.ndarray[Any, Any]) -> None:
@@ -154,6 +169,7 @@ def _check_whole(labels: np.ndarray[Any, Any]) -> None:
 def _weight(weights: Sequence[Array], y_pred: Array, lay: Layout) -> Array | None:
     """The product of weights and masks, with the axes of the predictions."""
     product, shape = None, tuple(y_pred.shape)
+    whole = ops.ones_like(y_pred if lay.task == "binary" else y_pred[..., :1])
     for each in weights:
         weight = ops.cast(ops.convert_to_tensor(each), dtype_of(y_pred))
         axes = tuple(weight.shape)
@@ -168,6 +184,16 @@ def _weight(weights: Sequence[Array], y_pred: Array, lay: Layout) -> Array | Non
             )
         for _ in range(len(shape) - len(axes)):
             weight = ops.expand_dims(weight, -1)
-        weight = weight * ops.ones_like(y_pred[..., :1])
+        weight = weight * whole
         product = weight if product is None else product * weight
+    return product
+
+
+def _sample_weight(weights: Sequence[Array], y_pred: Array) -> Array | None:
+    """The product of the weights that are given per sample, with the axes `(samples, 1, 1)`."""
+    product = None
+    for each in weights:
+        if math.prod(each.shape[1:]) == 1:
+            weight = ops.reshape(ops.cast(each, dtype_of(y_pred)), (-1, 1, 1))
+            product = weight if product is None else product * weight
     return product

@@ -23,7 +23,8 @@ class Configured:
         self, metric: MetricSpec | Metric, arguments: dict[str, Any], **derived: Any
     ) -> None:
         """Check the arguments and what was derived from them, and keep the arguments."""
-        self.settings = make_settings(metric, **{"from_logits": False} | arguments | derived)
+        keras_defaults = {"from_logits": False, "class_axis": -1}
+        self.settings = make_settings(metric, **keras_defaults | arguments | derived)
         self._arguments = {key: _plain(value) for key, value in arguments.items()}
 
     def arguments_config(self) -> dict[str, Any]:
@@ -35,6 +36,9 @@ class Configured:
         if (step := config.get("step")) is not None:
             config["step"] = {"class_name": type(step).__name__, "config": asdict(step)}
         return config
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.settings})"
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:

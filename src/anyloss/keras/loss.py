@@ -11,11 +11,11 @@ from keras import ops
 from keras.src.backend import get_keras_mask  # where JAX keeps its masks is not public
 
 from anyloss.arithmetic import Array
-from anyloss.counts import Counts, check_finite, count, score_counts
+from anyloss.counts import Counts, check_finite, count, cross_entropy_sums, score_counts
 from anyloss.keras.batch import OPS, counting, dtype_of, make_rows
 from anyloss.keras.config import Configured, register
 from anyloss.metrics import Metric, MetricSpec
-from anyloss.steps import DEFAULT, Amplified
+from anyloss.steps import Amplified
 
 # The weights and masks of the batch at hand, on their way past a user's own `call(y_true, y_pred)`.
 _weights: ContextVar[tuple[Array, ...]] = ContextVar("weights", default=())
@@ -33,16 +33,19 @@ class AnyLoss(Configured, keras.losses.Loss):  # type: ignore[misc]
     """One minus a soft metric of the confusion matrix: train for the metric you report.
 
     Args:
-        amplifying_scale: the scale of the approximation function, 73 in the paper (default: our
-            default step, see benchmarks/README.md).
+        amplifying_scale: the scale of the paper's approximation function, 73 there (default: the
+            default step, the probability itself; see benchmarks/README.md).
         metric: a name (`"f1"`, see `anyloss.METRICS`), a formula or a function of `tp, fn, fp, tn`.
             Scale and metric may be given by position, in either order: `AnyLoss("mcc")` as in the
             other front-ends, `AnyLoss(73.0)` as in the paper's Keras code.
         name, reduction, dtype: as in every Keras loss. The loss is one number for the batch;
             `reduction` acts only with `average=None`, which gives one per class.
-        **arguments: `step`, `threshold`, `thresholds`, `average`, `smooth`, `from_logits`,
-            `per_sample`, `multiclass`, `ignore_index`, `validate` and the parameters of the metric,
-            as in `anyloss.torch.AnyLoss`, except that predictions are probabilities by default.
+        **arguments: `step`, `threshold`, `thresholds`, `average`, `smooth`, `cross_entropy`,
+            `from_logits`, `task`, `class_axis`, `per_sample`, `zero_division`, `soft_labels`,
+            `ignore_index`, `validate` and the parameters of the metric, as in
+            `anyloss.torch.AnyLoss`, except that predictions are probabilities by default and the
+            class axis is the last one. One-hot labels of the predictions' shape need
+            `task="multiclass"`.
 
     For a metric of your own, give its formula, or override `call` as in the paper's Keras code:
 
@@ -109,30 +112,38 @@ class AnyLoss(Configured, keras.losses.Loss):  # type: ignore[misc]
 
         A number for the batch, or one per class with `average=None`.
         """
-        metric, steps, smooth, options = self.settings
-        rows, checked = make_rows(y_true, y_pred, _weights.get(), options)
+        settings = self.settings
+        rows, checked = make_rows(y_true, y_pred, _weights.get(), settings)
         dtype, total = dtype_of(rows.scores), 0.0
-        for step in steps:
+        for step in settings.steps:
             step.check_dtype(dtype, OPS[dtype].tiny)
-            found = count(rows, step, options.from_logits, OPS[dtype])
-            score = score_counts(found, metric, rows.layout, OPS[dtype], smooth)
+            found = count(rows, step, settings.options, OPS[dtype])
+            score = score_counts(
+                found, settings.metric, rows.layout, OPS[dtype], smooth=settings.smooth,
+                sample_weight=rows.sample_weight,
+            )  # fmt: skip
             if checked:
                 cells = Counts(*map(ops.convert_to_numpy, found))
-                check_finite(cells, [ops.convert_to_numpy(score), *cells], metric)
+                check_finite(cells, [ops.convert_to_numpy(score), *cells], settings.metric)
             total = total + score
-        return 1 - total / len(steps)
+        loss = 1 - total / len(settings.steps)
+        if settings.cross_entropy:
+            sums = cross_entropy_sums(rows, settings.options.from_logits, OPS[dtype])
+            whole = ops.maximum(ops.stop_gradient(sums[1]), OPS[dtype].tiny)
+            loss = loss + settings.cross_entropy * (sums[0] / whole)
+        return loss
 
     def compute_confusion_matrix(self, y_true: Array, y_pred: Array) -> tuple[Array, ...]:
         """The soft `(tn, fn, fp, tp)`, each with 1e-7 added so that a ratio of them is finite.
 
         One number each for a binary column, else one per class.
         """
-        _, steps, smooth, options = self.settings
+        steps, smooth, options = self.settings.steps, self.settings.smooth, self.settings.options
         if len(steps) > 1 or options.per_sample:
             raise ValueError("compute_confusion_matrix takes no thresholds= and no per_sample=")
-        rows, _ = make_rows(y_true, y_pred, _weights.get(), options)
-        found = count(rows, steps[0], options.from_logits, OPS[dtype_of(rows.scores)])
-        single = rows.layout.kind == "binary"
+        rows, _ = make_rows(y_true, y_pred, _weights.get(), self.settings)
+        found = count(rows, steps[0], options, OPS[dtype_of(rows.scores)])
+        single = rows.layout.task == "binary"
         tp, fn, fp, tn = (
             (x[0, 0, 0] if single else x[0, 0, :]) + (smooth + EPSILON) for x in found
         )
@@ -218,7 +229,7 @@ class ApproximationFunction(keras.layers.Layer):  # type: ignore[misc]
     """
 
     def __init__(
-        self, amplifying_scale: float = DEFAULT.scale, threshold: float = 0.5, **arguments: Any
+        self, amplifying_scale: float = 10.0, threshold: float = 0.5, **arguments: Any
     ) -> None:
         super().__init__(**arguments)
         self.step = Amplified(amplifying_scale, threshold)

@@ -51,10 +51,10 @@ class Score(Configured, keras.metrics.Metric):  # type: ignore[misc]
     ) -> None:
         """Count one batch."""
         given, options = weights_and_masks(y_pred, sample_weight), self.settings.options
-        rows, _ = make_rows(y_true, y_pred, given, options)
+        rows, _ = make_rows(y_true, y_pred, given, self.settings)
         self._remember(rows.layout)
         step = self.settings.steps[0].hard()
-        found = count(rows, step, options.from_logits, OPS[dtype_of(rows.scores)])
+        found = count(rows, step, options, OPS[dtype_of(rows.scores)])
         for cell, more in zip(self._cells, found, strict=True):
             cell.assign_add(ops.cast(more, cell.dtype))
 
@@ -68,8 +68,8 @@ class Score(Configured, keras.metrics.Metric):  # type: ignore[misc]
             ]
         elif self._layout != lay:
             raise ValueError(
-                "all batches must have one kind and number of classes; had "
-                f"{self._layout.kind} of {self._layout.classes}, got {lay.kind} of {lay.classes}"
+                "all batches must have one task and number of classes; had "
+                f"{self._layout.task} of {self._layout.classes}, got {lay.task} of {lay.classes}"
             )
 
     def result(self) -> Array:
@@ -77,7 +77,9 @@ class Score(Configured, keras.metrics.Metric):  # type: ignore[misc]
         if self._layout is None:
             return ops.convert_to_tensor(0.0, dtype=self.dtype)
         cells = Counts(*(ops.convert_to_tensor(cell) for cell in self._cells))
-        return score_counts(cells, self.settings.metric, self._layout, OPS[dtype_of(cells.tp)])
+        return score_counts(
+            cells, self.settings.metric, self._layout, OPS[dtype_of(cells.tp)], hard=True
+        )
 
     def get_config(self) -> dict[str, Any]:
         base: dict[str, Any] = keras.metrics.Metric.get_config(self)

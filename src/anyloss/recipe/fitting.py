@@ -186,7 +186,7 @@ def finish(
 
 def _promise(task: Task, vote: Array) -> float:
     """How good a held-out vote is: the metric of its decisions and, less noisy, of its shares."""
-    p = vote if task.layout.kind == "multiclass" else (1 + vote) / 2
+    p = vote if task.layout.task == "multiclass" else (1 + vote) / 2
     return task.score(vote) + task.soft_score(p)
 
 

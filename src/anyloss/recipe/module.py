@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from anyloss.arithmetic import Array
 from anyloss.metrics import Metric, MetricSpec
 from anyloss.recipe.task import Task, new_task
-from anyloss.shapes import prepare
+from anyloss.shapes import Options, prepare
 from anyloss.steps import Amplified
 from anyloss.torch import AnyLoss
 
@@ -24,8 +24,9 @@ from anyloss.torch import AnyLoss
 class Voter(nn.Module):
     """A started and a refined module that vote, each with `threshold_` subtracted from its logits.
 
-    `start_score` is the metric of the started one on the validation rows, `held_out_score` that of
-    the vote, `history` the mean soft score of the batches per refining epoch.
+    `start_score` is the metric of the started one, `end_score` that of the vote, both on the rows
+    that `scored_on` names: "validation rows", or "training rows" if there were no others, which is
+    optimistic. `history` is the mean soft score of the batches per refining epoch.
 
     >>> Voter(nn.Identity(), nn.Identity(), torch.tensor([2.0]), "binary").predict(torch.ones(1))
     tensor([0])
@@ -35,7 +36,8 @@ class Voter(nn.Module):
         super().__init__()
         self.started, self.refined, self.kind = started, refined, kind
         self.threshold_: Tensor = nn.Buffer(threshold)
-        self.start_score, self.held_out_score, self.history = np.nan, np.nan, list[float]()
+        self.start_score, self.end_score, self.history = np.nan, np.nan, list[float]()
+        self.scored_on = "validation rows"
 
     def forward(self, x: Any) -> Tensor:
         """The logit of the mean probability, `(n,)` or `(n, C)`; for multiclass, its log."""
@@ -65,11 +67,11 @@ def fit_module(
     `loader` gives `(x, y)` or `(x, y, weight)` anew in each pass, in large batches; a tuple or dict
     `x` is passed on as `module(*x)` or `module(**x)`. Logits `(n,)` or `(n, 1)` are binary (one
     column is squeezed, on purpose: labels may be `(n,)` or `(n, 1)`), `(n, C)` with class indices
-    `(n,)` multiclass, with labels `(n, C)` multilabel; `average` of several classes is "macro", or
-    say "multiclass" for MCC, kappa and accuracy as scikit-learn has them. `module` is trained in
-    place, or left alone with `start=False`; the vote holds copies. Threshold and scores come from
-    `valid`, or else from `loader`, which is optimistic. `optimizer` makes one from parameters, once
-    for each stage (None: Adam, lr=1e-3).
+    `(n,)` multiclass, with labels `(n, C)` multilabel; `average` of several classes is "macro" or
+    the metric's own form, as in `AnyLoss`. `module` is trained in place, or left alone with
+    `start=False`; the vote holds copies. Threshold and scores come from `valid`, or else from
+    `loader`, which is optimistic (`scored_on` says which). `optimizer` makes one from parameters,
+    once for each stage (None: Adam, lr=1e-3).
     `on_epoch("cross-entropy" or "metric", epoch, mean loss or soft score)`.
 
     >>> x = torch.linspace(-3, 3, 200)[:, None]
@@ -95,12 +97,13 @@ def fit_module(
         judge, z = _collect(module, loader if valid is None else valid, loss)
     offsets = judge.offsets(z)[0].astype(z.dtype)
     at = torch.tensor(offsets, device=next(module.parameters()).device)
-    voter = Voter(deepcopy(module), deepcopy(module), at, task.layout.kind)
+    voter = Voter(deepcopy(module), deepcopy(module), at, task.layout.task)
     voter.start_score = judge.score(z - offsets)
+    voter.scored_on = "training rows" if valid is None else "validation rows"
     aim = (loss, at, _balance(task), cross_entropy)
     voter.history = _train(voter.refined, loader, make, refine_epochs, partial(tell, "metric"), aim)
     judge, z = _collect(voter.eval(), loader if valid is None else valid, loss)
-    voter.held_out_score = judge.score(z)
+    voter.end_score = judge.score(z)
     return voter
 
 
@@ -153,17 +156,18 @@ def _collect(module: nn.Module, loader: Any, loss: AnyLoss) -> tuple[Task, Array
     if not np.isfinite(z).all():
         raise ValueError("logits must be finite; got NaN or inf: check x and the learning rate")
     chosen, average = loss.settings.metric, loss.settings.options.average
-    _, (columns,), _, lay = prepare(y, z, from_logits=True, weight=w, average=average)
+    found = prepare(y, z, Options(average=average), weight=w, own_form=chosen.has_own_form)
+    (columns,), lay = found.y, found.layout
     seen, z, w = columns[w > 0], z[w > 0], w[w > 0]  # a row of weight 0 is no row
     if not ((seen == 0) | (seen == 1)).all() or not (seen.any(0) & (seen == 0).any(0)).any():
         raise ValueError(f"labels must be 0 or 1 (or indices), and differ; got {np.unique(y)}")
-    return new_task(seen, chosen, lay.kind, lay.average, w), z.reshape(len(z), -1)
+    return new_task(seen, chosen, lay.task, lay.average, w), z.reshape(len(z), -1)
 
 
 def _balance(task: Task) -> Tensor:
     """Weights of negative and positive labels `(2, classes)`, for an equal part of every class."""
     sums = np.stack([task.weight @ (1 - task.y), task.weight @ task.y])
-    parts = (sums[1] > 0).sum() if task.layout.kind == "multiclass" else 2
+    parts = (sums[1] > 0).sum() if task.layout.task == "multiclass" else 2
     return torch.tensor(task.weight.sum() / parts / np.where(sums > 0, sums, 1.0))
 
 

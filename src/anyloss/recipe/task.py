@@ -15,7 +15,7 @@ from anyloss.arithmetic import NUMPY, Array, softmax_back
 from anyloss.counts import check_average, counts_of_sums, score
 from anyloss.metrics import Metric, MetricSpec
 from anyloss.metrics import metric as find_metric
-from anyloss.shapes import Layout
+from anyloss.shapes import Layout, resolve_average
 from anyloss.slopes import sample_slopes
 from anyloss.steps import Hard, Step, Uniform
 from anyloss.threshold import best_offsets, best_threshold
@@ -31,7 +31,7 @@ class Task(NamedTuple):
 
     def offsets(self, z: Array) -> tuple[Array, float]:
         """What to subtract from logits `(rows, classes)` for the best metric, and that metric."""
-        y, kind, average = self.y, self.layout.kind, self.layout.average
+        y, kind, average = self.y, self.layout.task, self.layout.average
         if average != "binary":
             if kind == "binary":  # the column as two classes
                 y, z = np.hstack([1 - y, y]), np.hstack([np.zeros_like(z), z])
@@ -47,7 +47,7 @@ class Task(NamedTuple):
 
     def score(self, decision: Array) -> float:
         """The metric of decisions `(rows, classes)`: a class is called above 0, or by arg-max."""
-        if self.layout.kind == "multiclass":
+        if self.layout.task == "multiclass":
             called = np.arange(self.y.shape[1]) == decision.argmax(axis=1)[:, None]
         else:
             called = decision > 0
@@ -58,7 +58,7 @@ class Task(NamedTuple):
         return self._score(p, Uniform())
 
     def _score(self, called: Array, step: Step) -> float:
-        one = self.layout.kind == "binary"
+        one = self.layout.task == "binary"
         return float(
             score(
                 self.y[:, 0] if one else self.y,
@@ -67,7 +67,7 @@ class Task(NamedTuple):
                 step=step,
                 average=self.layout.average,
                 weight=self.weight,
-                multiclass=self.layout.kind == "multiclass",
+                task=self.layout.task,  # type: ignore[arg-type]
             )
         )
 
@@ -86,17 +86,16 @@ def new_task(
     """
     y = np.asarray(y, dtype=float)
     y = y.reshape(len(y), -1)
-    if average == "auto":
-        average = "binary" if kind == "binary" else "macro"
     chosen = find_metric(metric)
     check_average(chosen, average)
+    average = resolve_average(average, kind, y.shape[1], chosen.has_own_form)
     if average is None:
         raise ValueError(
             "average=None gives one score per class, and training needs one number; use 'macro', "
             "'micro' or 'weighted'"
         )
     weight = np.ones(len(y)) if weight is None else np.asarray(weight, dtype=float)
-    return Task(y, weight, chosen, Layout(kind, average, y.shape[1], False))
+    return Task(y, weight, chosen, Layout(kind, average, y.shape[1]))
 
 
 def positive_class(classes: Array, index: Array, pos_label: Any, weight: Array | None) -> int:
@@ -155,7 +154,7 @@ def soft_metric(task: Task, weight: Array) -> Callable[[Array], tuple[Array, Arr
     The soft decision is the probability itself: how sharp it is, the weights of the model learn.
     `weight` has the axes `(members, rows)`.
     """
-    kind, y = task.layout.kind, task.y
+    kind, y = task.layout.task, task.y
     weight = np.asfortranarray(weight)[..., None]  # in memory as `forward` lays out its logits
     positives = np.einsum("mnk,nc->mc", weight, y)[:, None]
     rows = np.broadcast_to(weight.sum(axis=1, keepdims=True), positives.shape)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from anyloss.torch.batch import make_batch
+from anyloss.torch.batch import read_batch
 from anyloss.torch.loss import AnyLoss, batch_loss
 from anyloss.torch.sync import Pool
 
@@ -48,6 +48,11 @@ def accumulate(
     >>> torch.allclose(value, loss(model(x), y))
     True
     """
+    if not isinstance(loss, AnyLoss):
+        raise TypeError(
+            "accumulate adds up the counts of an AnyLoss; a loss of pairs or of a mean, such as "
+            f"{type(loss).__name__}, has none"
+        )
     parts = list(micro_batches)
     if not parts:
         raise ValueError("micro_batches must hold at least one (input, target); got none")
@@ -59,7 +64,7 @@ def accumulate(
 
     def run(model: nn.Module, part: Sequence[Tensor], pool: Pool) -> Tensor:
         input, target, *weight = part
-        batch = make_batch(model(input), target, weight[0] if weight else None, settings.options)
+        batch = read_batch(model(input), target, weight[0] if weight else None, settings)
         return batch_loss(batch, settings, pool)
 
     sums: dict[int, Tensor] = {}

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from anyloss.arithmetic import FLOATS, Ops
-from anyloss.counts import Counts
+from anyloss.counts import Counts, cross_entropy_sums
 from anyloss.counts import count as count_rows
-from anyloss.settings import Options
-from anyloss.shapes import Layout, Rows, arrange, distributions, layout
+from anyloss.settings import Settings
+from anyloss.shapes import Layout, Options, Rows, arrange, distributions, layout
 from anyloss.steps import Step
 
 
@@ -67,26 +67,35 @@ class Batch(NamedTuple):
         return self.weight is not None or self.options.ignore_index is not None
 
 
-def is_eager() -> bool:
-    """Whether Python sees plain tensors: no compiler, no `torch.func`, no forward-mode."""
-    return not (
+_PLAIN = (Tensor, torch.nn.Parameter)
+
+
+def is_eager(input: Tensor) -> bool:
+    """Whether Python sees plain tensors: no compiler, no tracing, no `torch.func`, no subclass."""
+    return type(input) in _PLAIN and not (
         torch.compiler.is_compiling()
+        or torch._C._get_tracing_state() is not None
         or torch._C._are_functorch_transforms_active()
         or torch.autograd.forward_ad._current_level >= 0
     )
 
 
-def make_batch(input: Tensor, target: Tensor, weight: Tensor | None, options: Options) -> Batch:
+def make_batch(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    options: Options,
+    own_form: bool = False,
+) -> Batch:
     """Check types and shapes always, and values where that costs no wait: on the CPU, in eager."""
     _check_types(input, target, weight)
-    eager = is_eager()
+    eager = is_eager(input)
     lay = (_cached_layout if eager else layout)(
-        input.shape,
-        target.shape,
+        _shape(input),
+        _shape(target),
         not (target.is_floating_point() or target.dtype == torch.bool),
-        options.average,
-        options.multiclass,
-        options.per_sample,
+        options,
+        own_form,
     )
     scores = input if input.dtype in OPS else input.float()
     checked = options.validate and eager and input.is_cpu
@@ -95,6 +104,16 @@ def make_batch(input: Tensor, target: Tensor, weight: Tensor | None, options: Op
         _check_values(batch, scores, target, None)
     kind = torch.int64 if lay.index_target else scores.dtype
     return batch if target.dtype == kind else batch._replace(target=target.to(kind))
+
+
+def _shape(x: Tensor) -> tuple[int, ...]:
+    """The shape in plain numbers; `torch.jit.trace` makes tensors of them."""
+    return x.shape if torch._C._get_tracing_state() is None else tuple(map(int, x.shape))
+
+
+def read_batch(input: Tensor, target: Tensor, weight: Tensor | None, settings: Settings) -> Batch:
+    """The batch as the settings of a loss read it."""
+    return make_batch(input, target, weight, settings.options, settings.metric.has_own_form)
 
 
 def _check_types(input: Tensor, target: Tensor, weight: Tensor | None) -> None:
@@ -150,45 +169,65 @@ def check_logits(scores: Tensor, finite: bool) -> None:
         )
 
 
-def count(batch: Batch, step: Step, ops: Ops) -> Counts:
-    """The counts of a batch under a step, in double, with axes `(samples, 1, classes)`."""
+def make_rows(batch: Batch, ops: Ops) -> Rows:
+    """The batch in the three axes, its values checked where that was asked for."""
     options, weight = batch.options, batch.weight
 
     def check(given: Rows) -> None:
         if batch.masked:
             _check_values(batch, given.scores, given.y, given.weight)
         if options.from_logits:
-            check_logits(given.scores, finite=batch.layout.kind == "multiclass")
+            check_logits(given.scores, finite=batch.layout.task == "multiclass")
         for what, x in distributions(given, options.from_logits):
             sums = x.sum(-1) if given.weight is None else x.sum(-1)[(given.weight > 0).any(-1)]
             _check_range(f"the sums over the classes of {what}", sums, 0.99, 1.01)
 
-    found = arrange(
+    return arrange(
         batch.scores,
         batch.target,
         None if weight is None else weight.to(batch.scores.dtype),
         batch.layout,
         ops,
-        per_sample=options.per_sample,
         ignore_index=options.ignore_index,
         check=check if batch.checked else None,
     )
+
+
+def count(rows: Rows, step: Step, options: Options, ops: Ops) -> Counts:
+    """The counts of rows under a step, in double, with axes `(samples, 1, classes)`."""
     # A metric multiplies counts: in float32 that overflows for large weights.
-    return Counts(*(x.to(_wide(x)) for x in count_rows(found, step, options.from_logits, ops)))
+    return Counts(*(x.to(_wide(x)) for x in count_rows(rows, step, options, ops)))
+
+
+def entropy_sums(batch: Batch) -> Tensor:
+    """The summed cross-entropy of a batch and the weight it is the sum over, as two numbers."""
+    z, y, options = batch.scores, batch.target, batch.options
+    columns = batch.layout.task != "multiclass" and options.from_logits
+    if not (columns and batch.eager) or batch.masked:
+        rows = make_rows(batch, OPS[z.dtype])
+        sums = cross_entropy_sums(rows, options.from_logits, OPS[z.dtype])
+        return torch.stack(sums)
+    total = torch.nn.functional.binary_cross_entropy_with_logits(z, y, reduction="sum")
+    return torch.stack([total, total.new_tensor(float(z.numel()))])
 
 
 BLOCK = 2**20  # numbers; more at a time would cost memory, and be no faster
 
 
-def hard_count(batch: Batch, step: Step) -> Counts:
-    """The counts of the hard decisions, in blocks of rows: memory does not grow with the batch."""
+def hard_count(batch: Batch, step: Step) -> tuple[Counts, Tensor | None]:
+    """The counts of the hard decisions and the samples' weights, in blocks of rows.
+
+    So the memory does not grow with the batch.
+    """
     ops, scores, weight = HARD_OPS[batch.scores.dtype], batch.scores, batch.weight
-    rows = max(1, BLOCK // max(1, math.prod(scores.shape[1:])))
-    fits = weight is None or len(weight) == len(scores)  # if not, `count` says so
+    hard, rows = step.hard(), max(1, BLOCK // max(1, math.prod(scores.shape[1:])))
+    fits = weight is None or len(weight) == len(scores)  # if not, `make_rows` says so
     if not batch.eager or batch.options.per_sample or len(scores) <= rows or not fits:
-        return count(batch, step.hard(), ops)
+        found = make_rows(batch, ops)
+        return count(found, hard, batch.options, ops), found.sample_weight
     blocks = torch.split(scores, rows)
     weights = [None] * len(blocks) if weight is None else torch.split(weight, rows)
     parts = zip(blocks, torch.split(batch.target, rows), weights, strict=True)
     given = (batch._replace(scores=z, target=y, weight=w) for z, y, w in parts)
-    return reduce(add, (count(part, step.hard(), ops) for part in given))
+    counted = (count(make_rows(part, ops), hard, batch.options, ops) for part in given)
+    return reduce(add, counted), None

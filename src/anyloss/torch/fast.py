@@ -1,9 +1,9 @@
 """The closed-form gradient on the CPU: one pass over the rows, two slopes, no autograd graph.
 
-Serves what most training steps are: logits of one column, or `(n, C)`, under `Amplified`. The
-score depends on the rows through four sums per class only: once these are known, so is the
-gradient of every row, and the forward pass leaves it ready. Blocks of rows stay in the processor's
-cache, and sums of blocks are added up in double precision. Whatever else is asked (double
+Serves what most training steps are: logits of one column, or `(n, C)`, under `Uniform()` or
+`Amplified`. The score depends on the rows through four sums per class only: once these are known,
+so is the gradient of every row, and the forward pass leaves it ready. Blocks of rows stay in the
+processor's cache, and sums of blocks are added up in double precision. All else (double
 backward, other steps, accelerators, `torch.compile`, `torch.func`) takes the plain path in `loss`.
 """
 
@@ -22,7 +22,7 @@ from torch import Tensor
 from anyloss.arithmetic import Array
 from anyloss.counts import Counts, counts_of_sums
 from anyloss.slopes import Slopes, column_gradient
-from anyloss.steps import Amplified
+from anyloss.steps import Amplified, Uniform
 
 SMALL = 32768  # numbers; below, NumPy's calls are cheaper than PyTorch's
 BLOCK = 262144  # numbers per thread: two buffers of this size stay in the third-level cache
@@ -34,7 +34,7 @@ Evaluate = Callable[[Counts], Slopes]
 def closed_form_loss(
     z: Tensor,
     y: Tensor,
-    step: Amplified,
+    step: Amplified | Uniform,
     evaluate: Evaluate,
     plain: Callable[[Tensor], Tensor],
 ) -> Tensor:
@@ -53,34 +53,44 @@ class _ClosedForm(torch.autograd.Function):
         ctx: Any,
         z: Tensor,
         y: Tensor,
-        step: Amplified,
+        step: Amplified | Uniform,
         evaluate: Evaluate,
         plain: Callable[[Tensor], Tensor],
     ) -> Tensor:
         wanted = ctx.needs_input_grad[0]
-        if z.ndim == 1 and z.numel() <= SMALL:
-            arrays = z.detach().numpy(), y.numpy()
-            score, slope = column_gradient(*arrays, step, evaluate, wanted=wanted)
-            gradient = None if slope is None else torch.from_numpy(np.negative(slope, out=slope))
-        else:
-            score, gradient = _in_blocks(z, y, step, evaluate, wanted)
-        if gradient is not None:
-            ctx.save_for_backward(z, gradient)
-            ctx.plain = plain
+        score, gradient = _loss_and_gradient(z, y, step, evaluate, wanted)
+        if wanted:
+            ctx.save_for_backward(z, y)
+            ctx.gradient, ctx.plain = gradient, plain
+            ctx.step, ctx.evaluate = step, evaluate
         if isinstance(score, float):
             return torch.scalar_tensor(1.0 - score, dtype=z.dtype, device="cpu")
         return torch.as_tensor(1.0 - score, dtype=z.dtype, device="cpu")
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        z, gradient = ctx.saved_tensors
+        z, y = ctx.saved_tensors
         if torch.is_grad_enabled():  # the gradient itself will be differentiated
             loss = ctx.plain(z)
             (gradient,) = torch.autograd.grad(loss, z, upstream, create_graph=True)
-        elif not _is_one(upstream):
+            return gradient, None, None, None, None
+        # The tensor itself is handed out, once: who asks again gets a fresh one, and may edit both.
+        gradient, ctx.gradient = ctx.gradient, None
+        if gradient is None:
+            _, gradient = _loss_and_gradient(z, y, ctx.step, ctx.evaluate, True)
+        if not _is_one(upstream):
             gradient = gradient * upstream
-        # Otherwise the saved tensor itself: autograd copies what others still hold.
         return gradient, None, None, None, None
+
+
+def _loss_and_gradient(
+    z: Tensor, y: Tensor, step: Amplified | Uniform, evaluate: Evaluate, wanted: bool
+) -> tuple[Array, Tensor | None]:
+    """The score, and the gradient of the loss if it is wanted."""
+    if z.ndim > 1 or z.numel() > SMALL:
+        return _in_blocks(z, y, step, evaluate, wanted)
+    score, slope = column_gradient(z.detach().numpy(), y.numpy(), step, evaluate, wanted=wanted)
+    return score, None if slope is None else torch.from_numpy(np.negative(slope, out=slope))
 
 
 def _is_one(upstream: Tensor) -> bool:
@@ -91,7 +101,7 @@ def _is_one(upstream: Tensor) -> bool:
 
 
 def _in_blocks(
-    z: Tensor, y: Tensor, step: Amplified, evaluate: Evaluate, wanted: bool
+    z: Tensor, y: Tensor, step: Amplified | Uniform, evaluate: Evaluate, wanted: bool
 ) -> tuple[Array, Tensor | None]:
     """The score, and the gradient of the loss if it is wanted, in blocks that fit the cache."""
     columns = math.prod(z.shape[1:])
@@ -99,14 +109,16 @@ def _in_blocks(
     blocks = [slice(start, start + rows) for start in range(0, z.shape[0], rows)]
     scratch = _scratch(2 * rows * columns, z.dtype).view(2, rows, *z.shape[1:])
     gradient = torch.empty(z.shape, dtype=z.dtype, device="cpu") if wanted else None
-    total: Array = np.zeros((4,) if z.ndim == 1 else (4, 1, 1, columns))
+    none: Array = 0.0 if z.ndim == 1 else np.zeros((1, 1, columns))
+    total = Counts(none, none, none, none)
     for block in blocks:
         out = None if gradient is None else gradient[block]
-        total = total + np.stack(_sums(_decide(z[block], step, scratch, out), y[block]))
-    score, A, B = evaluate(counts_of_sums(*(total.tolist() if z.ndim == 1 else total)))
+        total = total + _count(_decide(z[block], step, scratch, out), y[block])
+    score, A, B = evaluate(total)
     if gradient is not None:
+        scale = getattr(step, "scale", 1.0)
         for block in blocks:
-            _scale(gradient[block], y[block], -step.scale * A, -step.scale * B, scratch)
+            _scale(gradient[block], y[block], -scale * A, -scale * B, scratch)
     return score, gradient
 
 
@@ -130,14 +142,19 @@ def _constant(value: float, dtype: torch.dtype) -> Tensor:
         return torch.tensor(value, dtype=dtype, device="cpu")
 
 
-def _decide(z: Tensor, step: Amplified, scratch: Tensor, out: Tensor | None) -> Tensor:
+def _decide(z: Tensor, step: Amplified | Uniform, scratch: Tensor, out: Tensor | None) -> Tensor:
     """The soft decisions of some rows; their derivative by the logit, without the scale, to `out`.
 
-    Both sigmoids are taken on their small side, at most 1/2, where `s - s^2` loses nothing.
+    Sigmoids are taken on their small side, at most 1/2, where `s - s^2` loses nothing.
     """
-    shift = _constant(-step.scale * step.threshold, z.dtype)
     first, second = scratch[0, : z.shape[0]], scratch[1, : z.shape[0]]
     s = torch.abs(z, out=first).neg_().sigmoid_()
+    if isinstance(step, Uniform):
+        if out is not None:
+            torch.addcmul(s, s, s, value=-1, out=out)
+        above = torch.gt(z, _constant(0.0, z.dtype), out=second)
+        return above.sub_(s).abs_()
+    shift = _constant(-step.scale * step.threshold, z.dtype)
     if step.threshold == 0.5:  # the decision turns where the logit does
         sign = z
         small = torch.add(shift, s, alpha=step.scale, out=second).sigmoid_()
@@ -152,12 +169,23 @@ def _decide(z: Tensor, step: Amplified, scratch: Tensor, out: Tensor | None) -> 
     return above.sub_(small).abs_()
 
 
-def _sums(a: Tensor, y: Tensor) -> tuple[Array, ...]:
-    """Soft positives, hits, positives and rows: floats, or arrays over the classes."""
+def _count(a: Tensor, y: Tensor) -> Counts:
+    """The counts of a block: floats, or arrays over the classes.
+
+    What is small is summed itself: as a difference it would be lost in the rounding of the rest.
+    """
     if a.ndim == 1:
-        return a.sum().item(), torch.dot(a, y).item(), y.sum().item(), float(a.numel())
-    sums = torch.stack([a.sum(0), (a * y).sum(0), y.sum(0), a.new_full(a.shape[1:], len(a))])
-    return tuple(sums.double().numpy().reshape(4, 1, 1, -1))
+        soft, positives, rows = a.sum().item(), y.sum(dtype=torch.float64).item(), float(len(a))
+        if 2 * positives <= rows:
+            return counts_of_sums(soft, torch.dot(a, y).item(), positives, rows)
+        rest = 1 - y
+        negatives = rest.sum(dtype=torch.float64).item()
+        tp, fn, fp, tn = counts_of_sums(soft, torch.dot(a, rest).item(), negatives, rows)
+        return Counts(tp=fp, fn=tn, fp=tp, tn=fn)  # the classes changed places
+    of_class, hits = y.sum(0, dtype=torch.float64), a * y
+    tp, fp = hits.sum(0).double(), torch.sub(a, hits, out=hits).sum(0).double()
+    cells = tp, of_class - tp, fp, len(a) - of_class - fp
+    return Counts(*(x.clamp_min(0.0).numpy().reshape(1, 1, -1) for x in cells))
 
 
 def _scale(derivative: Tensor, y: Tensor, A: Array, B: Array, scratch: Tensor) -> None:

@@ -14,16 +14,30 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from anyloss.arithmetic import Ops
-from anyloss.counts import Counts, check_finite, score_counts
+from anyloss.counts import (
+    Counts,
+    averaged,
+    check_finite,
+    score_parts,
+    whole_score,
+    zero_division,
+)
 from anyloss.metrics import Metric, MetricSpec
 from anyloss.settings import Settings, make_settings
 from anyloss.slopes import Slopes, binary_slopes, class_slopes
-from anyloss.steps import Amplified, Step
-from anyloss.torch.batch import FLOAT_OPS, HARD_OPS, OPS, Batch, count, hard_count, make_batch
+from anyloss.steps import Amplified, Step, Uniform
+from anyloss.torch.batch import (
+    OPS,
+    Batch,
+    count,
+    entropy_sums,
+    hard_count,
+    make_rows,
+    read_batch,
+)
 from anyloss.torch.fast import closed_form_loss
 from anyloss.torch.memory import RunningCounts, Watch
-from anyloss.torch.sync import Pool, once, over_ranks, pooled
+from anyloss.torch.sync import CROSS_ENTROPY, Pool, once, over_ranks, pooled, refuse_join
 
 
 def any_loss(
@@ -42,15 +56,15 @@ def any_loss(
 
     >>> logits = torch.tensor([2.0, -1.0, 0.5, -2.0])
     >>> round(any_loss(logits, torch.tensor([1, 0, 1, 0]), "f1", threshold=0.4).item(), 4)
-    0.0901
+    0.2209
     """
     settings = make_settings(metric, **arguments)
-    batch = make_batch(input, target, weight, settings.options)
+    batch = read_batch(input, target, weight, settings)
     return batch_loss(batch, settings, over_ranks(sync, group))
 
 
-# The fast path knows the misses and the all-clears as differences of sums. Where almost every row
-# is called positive, too little of these is left, and the plain path sums them themselves.
+# The fast path knows false and true negatives as differences of sums. Where almost every row is
+# predicted positive, too little of these is left, and the plain path sums them themselves.
 IMPRECISE = {dtype: 1e5 * torch.finfo(dtype).eps for dtype in OPS}
 
 
@@ -64,7 +78,10 @@ _known_steps: set[tuple[Step, torch.dtype]] = set()  # whose slope has been foun
 def batch_loss(batch: Batch, settings: Settings, pool: Pool | None = None) -> Tensor:
     """One minus the soft metric of a batch, or of all that the pool adds to it."""
     losses = [_step_loss(batch, k, settings, pool) for k in range(len(settings.steps))]
-    return losses[0] if len(losses) == 1 else torch.stack(losses).mean(0)
+    loss = losses[0] if len(losses) == 1 else torch.stack(losses).mean(0)
+    if settings.cross_entropy:
+        loss = loss + settings.cross_entropy * _cross_entropy(batch, pool)
+    return loss
 
 
 def _step_loss(batch: Batch, k: int, settings: Settings, pool: Pool | None) -> Tensor:
@@ -72,15 +89,17 @@ def _step_loss(batch: Batch, k: int, settings: Settings, pool: Pool | None) -> T
     if (step, dtype) not in _known_steps:
         step.check_dtype(str(dtype), OPS[dtype].tiny)
         _known_steps.add((step, dtype))
-    if type(step) is Amplified and _fast_path_serves(batch):
-        return _fast_loss(batch, step, k, settings, pool)
+    fast = type(step) is Amplified or (type(step) is Uniform and step.is_identity)
+    if fast and _fast_path_serves(batch):
+        return _fast_loss(batch, step, k, settings, pool)  # type: ignore[arg-type]
     return _plain_loss(batch, k, settings, pool)
 
 
 def _plain_loss(batch: Batch, k: int, settings: Settings, pool: Pool | None) -> Tensor:
     ops = OPS[batch.scores.dtype]
-    own = count(batch, settings.steps[k], ops)
-    counts, score = _score(own, batch, settings, ops, pool, k)
+    rows = make_rows(batch, ops)
+    own = count(rows, settings.steps[k], batch.options, ops)
+    counts, score = _score(own, batch, settings, pool, k, sample_weight=rows.sample_weight)
     loss: Tensor = (1 - score).to(batch.scores.dtype)
     if batch.checked:
         with torch.no_grad():
@@ -89,18 +108,40 @@ def _plain_loss(batch: Batch, k: int, settings: Settings, pool: Pool | None) -> 
 
 
 def _score(
-    counts: Counts, batch: Batch, settings: Settings, ops: Ops, pool: Pool | None, k: int
+    counts: Counts,
+    batch: Batch,
+    settings: Settings,
+    pool: Pool | None,
+    k: int,
+    *,
+    hard: bool = False,
+    sample_weight: Tensor | None = None,
 ) -> tuple[Counts, Tensor]:
     """The counts of all that is in the pool, and their score."""
-    whole = batch.options.per_sample  # a sample is in one part of the pool as a whole
-    if pool is not None and not whole:
+    # Counts are double; a derivative must fit into the type of the scores all the same.
+    lay, ops = batch.layout, OPS[counts.tp.dtype if hard else batch.scores.dtype]
+    if pool is not None and not lay.per_sample:
         counts = Counts(*pooled(pool, k, torch.stack(tuple(counts))))
-    score: Tensor = score_counts(counts, settings.metric, batch.layout, ops, settings.smooth)
-    if pool is not None and whole:
-        own = torch.stack(tuple(counts)).sum()
-        sums = pooled(pool, k, torch.cat([(score * own).reshape(-1), own.reshape(1)]))
-        score = (sums[:-1] / sums[-1].clamp_min(ops.tiny)).reshape(score.shape)
-    return counts, score
+    smooth = 0.0 if hard else settings.smooth
+    found = averaged(settings.metric, counts, lay, ops, smooth=smooth, hard=hard)
+    parts = score_parts(found, counts, lay, ops, sample_weight)
+    if pool is not None and lay.per_sample:  # a sample is in one part of the pool as a whole
+        parts = tuple(pooled(pool, k, torch.stack(parts)))
+    return counts, whole_score(*parts, lay, hard, ops)
+
+
+def _cross_entropy(batch: Batch, pool: Pool | None) -> Tensor:
+    """The mean cross-entropy over the weight of all parts of the pool."""
+    sums = entropy_sums(batch)
+    if pool is not None:
+        sums = pooled(pool, CROSS_ENTROPY, sums)
+    loss: Tensor = sums[0] / sums[1].detach().clamp_min(OPS[sums.dtype].tiny)
+    if batch.checked and not torch.isfinite(loss.detach()):
+        raise ValueError(
+            "input must hold finite numbers where cross_entropy is added; the cross-entropy came "
+            f"out as {loss.item()}"
+        )
+    return loss
 
 
 def _fast_path_serves(batch: Batch) -> bool:
@@ -110,27 +151,29 @@ def _fast_path_serves(batch: Batch) -> bool:
         and scores.is_cpu
         and batch.options.from_logits
         and not batch.options.per_sample
+        and not batch.options.soft_labels
         and not batch.masked
         and not batch.target.requires_grad
         and (
-            (lay.kind == "binary" and lay.average is not None)
-            or (lay.kind == "multilabel" and scores.ndim == 2)
+            (lay.task == "binary" and lay.average is not None)
+            or (lay.task == "multilabel" and scores.ndim == 2)
         )
     )
 
 
 def _fast_loss(
-    batch: Batch, step: Amplified, k: int, settings: Settings, pool: Pool | None
+    batch: Batch, step: Amplified | Uniform, k: int, settings: Settings, pool: Pool | None
 ) -> Tensor:
     z, y = batch.scores, batch.target
-    if batch.layout.kind == "binary" and z.ndim > 1:
+    if batch.layout.task == "binary" and z.ndim > 1:
         z, y = z.reshape(-1), y.reshape(-1)
-    negligible = IMPRECISE[z.dtype] * z.shape[0]
+    imprecise = IMPRECISE[z.dtype]
     pool = pool and once(pool)
 
     def evaluate(counts: Counts) -> Slopes:
-        negative = counts.fn + counts.tn
-        if (negative if z.ndim == 1 else negative.min()) < negligible:
+        _, fn, fp, tn = counts
+        lost = (fn + tn < imprecise * z.shape[0]) | (tn < imprecise * (fp + tn))
+        if lost if z.ndim == 1 else lost.any():
             raise _ImpreciseError  # before the exchange: a rank comes there once, on either path
         if pool is None:
             return _slopes(counts, batch, settings)
@@ -151,15 +194,15 @@ def _fast_loss(
 
 def _slopes(counts: Counts, batch: Batch, settings: Settings) -> Slopes:
     """The slopes of the fast path's counts: floats for a column, else arrays."""
-    lay, ops = batch.layout, FLOAT_OPS[batch.scores.dtype]
-    if lay.average == "binary":
-        slopes = binary_slopes(counts, settings.metric, settings.smooth, ops)
+    lay = batch.layout
+    if lay.average == "binary" and zero_division(lay, hard=False) == 0:
+        slopes = binary_slopes(counts, settings.metric, settings.smooth)
         if math.isfinite(slopes.score + slopes.A + slopes.B + counts.tn):
             return slopes
     else:
         arrays = Counts(*(np.asarray(x).reshape(1, 1, -1) for x in counts))
         slopes = class_slopes(arrays, settings.metric, lay, settings.smooth)
-        if lay.kind == "binary":
+        if lay.task == "binary":
             slopes = Slopes(*(x.item() for x in slopes))
     if batch.checked:
         check_finite(counts, [*slopes, *counts], settings.metric)
@@ -169,26 +212,42 @@ def _slopes(counts: Counts, batch: Batch, settings: Settings) -> Slopes:
 class AnyLoss(nn.Module):
     """One minus a soft metric of the confusion matrix: train for the metric you report.
 
-    `loss(input, target, weight=None)` is a scalar to minimise (one loss per class with
-    `average=None`); `loss.score(input, target)` is the true metric of the hard decisions and
-    `loss.soft_score(input, target)` the soft one.
+    `loss = 1 - score(soft counts) + cross_entropy * CE`. `loss(input, target, weight=None)` is a
+    scalar to minimise (one loss per class with `average=None`); `loss.score(input, target)` is the
+    true metric of the hard decisions and `loss.soft_score(input, target)` the soft one.
 
     Args:
         metric: a name (`"f1"`, see `anyloss.METRICS`), a formula (`"tp / (tp + 0.3*fp + 2*fn)"`)
             or a function of `tp, fn, fp, tn`. Higher is better: write a cost as `1 - cost`.
-        step: the soft stand-in for "above the threshold?", from `anyloss.steps`. The default,
-            `Amplified(scale=10)`, was chosen by measurement (benchmarks/README.md): sharper steps
-            such as the paper's scale 73 leave most rows without a gradient, softer ones blur the
-            decision. `Amplified(73.0)` is available and, computed stably, learns in float32 too.
+        step: the smooth approximation of "above the threshold?", from `anyloss.steps`. The
+            default, `Uniform()`, is the probability itself: perfect, confident predictions have
+            loss 0, and many classes train (benchmarks/README.md). The papers' step is
+            `Amplified(73.0)`; computed stably, it learns in float32 too.
         threshold: short for the default step at this threshold.
         thresholds: the mean over the step at each of these thresholds, in `score` as well.
-        average: `"auto"` is `"binary"` for one column or two classes, else `"macro"`; also
-            `"micro"`, `"weighted"`, `"multiclass"` (a genuine multiclass form) and None.
-        smooth: added to each soft cell; never in `score`.
+        average: over several classes or labels: `"macro"`, `"micro"`, `"weighted"`,
+            `"multiclass"` (the metric's own form for several classes) or None for one score per
+            class. `"auto"` is `"binary"` for one column and for two classes; for several classes
+            the metric's own form where it has one (accuracy, MCC, kappa, balanced accuracy,
+            G-mean, H-mean), else `"macro"`; for several labels `"macro"`.
+        smooth: a number that is added to each soft cell; never in `score`.
+        cross_entropy: how much of the mean cross-entropy is added. 0.1 keeps the first steps of a
+            network from a collapse to one class; with 0, the default, the loss is the metric.
         from_logits: whether `input` holds logits (the default) or probabilities.
-        per_sample: count within each sample of `(n, C, ...)` and average by the samples' weights,
-            instead of pooling.
-        multiclass: read a target of the input's shape as one-hot.
+        task: `"binary"` (every number is a decision of its own: a column, masks, tokens),
+            `"multilabel"` (one label per entry of the class axis) or `"multiclass"` (class indices
+            without the class axis, or one-hot labels). `"auto"` follows from the shapes, and
+            raises where they have two readings.
+        class_axis: the axis of the classes or labels in `input`; -1 for channels last.
+        per_sample: count within each sample of `(n, C, ...)` instead of pooling, and average over
+            the samples, which weigh alike; `"weighted"`: by their number of valid pixels.
+        zero_division: what a class does (per sample: a mask) for which a perfect decision would
+            give 0/0, such as a class without a positive sample under F1. `"skip"` takes it out
+            of the mean, 0 counts it as 0, 1 scores one minus the mean soft decision, so that false
+            positives cost. `"auto"`: `"skip"` for several classes, 1 per sample, else 0. In
+            `score` these are scikit-learn's nan, 0 and 1, and `"auto"` its default.
+        soft_labels: labels between 0 and 1 (a teacher's probabilities) are matched, not rounded:
+            the loss is smallest where the probability equals the label.
         ignore_index: rows with this label do not count.
         validate: check values (labels, weights, NaN). Only on the CPU and in eager mode: on an
             accelerator it would wait for the device. Types and shapes are always checked.
@@ -201,17 +260,14 @@ class AnyLoss(nn.Module):
             before it, which fade by this factor per batch, such as 0.98.
         **params: parameters of the metric, such as `beta=2` for `"fbeta"`.
 
-    A little cross-entropy steadies the start of training, where a batch metric is flat:
-
     >>> logits = torch.tensor([2.0, -1.0, 0.5, -2.0], requires_grad=True)
     >>> target = torch.tensor([1.0, 0.0, 1.0, 0.0])
-    >>> loss = AnyLoss("f1")
-    >>> bce = nn.functional.binary_cross_entropy_with_logits(logits, target)
-    >>> (loss(logits, target) + 0.1 * bce).backward()
+    >>> loss = AnyLoss("f1", cross_entropy=0.1)
+    >>> loss(logits, target).backward()
     >>> loss.score(logits, target).item()
     1.0
-    >>> round(loss.soft_score(logits, target).item(), 4)
-    0.9066
+    >>> round(AnyLoss("f1").soft_score(logits, target).item(), 4)
+    0.7726
     """
 
     def __init__(
@@ -229,28 +285,32 @@ class AnyLoss(nn.Module):
         if memory is not None and self.settings.options.per_sample:
             raise ValueError("per_sample=True is a mean over samples and takes no memory=")
         self.memory = None if memory is None else RunningCounts(memory)
-        self._watch = Watch()
+        self._watch, self._join_refused = Watch(), False
 
     def forward(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
-        batch = make_batch(input, target, weight, self.settings.options)
+        batch = read_batch(input, target, weight, self.settings)
         pool = self.pool()
-        if pool is None and batch.checked and batch.layout.kind == "binary":
-            self._watch.see(batch.target)
+        if pool is None and batch.checked and torch.is_grad_enabled():
+            self._watch.see(batch)
         return batch_loss(batch, self.settings, pool)
 
     def pool(self) -> Pool | None:
         """What this batch is counted together with: the other ranks' rows, the batches before."""
         pool = over_ranks(self.sync, self.group)
+        if pool is not None and not (self._join_refused or torch.compiler.is_compiling()):
+            refuse_join()
+            self._join_refused = True
         if self.memory is not None and torch.is_grad_enabled():
             pool = self.memory.behind(pool)
         return pool
 
     def soft_score(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
-        """The soft metric that is trained: one minus the loss.
+        """The soft metric that is trained: one minus the loss without cross-entropy.
 
         Beside `memory=` a call with gradients is a batch more; to look only, use `torch.no_grad`.
         """
-        return 1 - self.forward(input, target, weight)
+        batch = read_batch(input, target, weight, self.settings)
+        return 1 - batch_loss(batch, self.settings._replace(cross_entropy=0.0), self.pool())
 
     @torch.no_grad()
     def score(
@@ -263,19 +323,24 @@ class AnyLoss(nn.Module):
     ) -> Tensor:
         """The true metric of the hard decisions, in double precision.
 
-        Of the rows of all ranks with `sync=True`, here or in the constructor; all must then call.
+        It equals scikit-learn's function of the same name (docs/metrics.md). With `sync=True`, here
+        or in the constructor, it is that of the rows of all ranks, which must then all call.
         """
-        batch = make_batch(input, target, weight, self.settings.options)
-        ops, settings = HARD_OPS[batch.scores.dtype], self.settings._replace(smooth=0.0)
+        batch = read_batch(input, target, weight, self.settings)
         pool = over_ranks(self.sync if sync is None else sync, self.group)
-        scores = [
-            _score(hard_count(batch, step), batch, settings, ops, pool, k)[1]
-            for k, step in enumerate(settings.steps)
-        ]
+        scores = []
+        for k, step in enumerate(self.settings.steps):
+            counts, samples = hard_count(batch, step)
+            _, score = _score(
+                counts, batch, self.settings, pool, k, hard=True, sample_weight=samples
+            )
+            scores.append(score)
         return torch.stack(scores).mean(0)
 
     def extra_repr(self) -> str:
-        return f"{self.settings.metric!r}, {', '.join(map(repr, self.settings.steps))}"
+        given = {"sync": self.sync, "group": self.group}
+        more = [f"{name}={value!r}" for name, value in given.items() if value is not None]
+        return ", ".join([str(self.settings), *more])
 
 
 class AccuracyLoss(AnyLoss):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
-from anyloss.torch.sync import Pool
+from anyloss.torch.batch import Batch
+from anyloss.torch.sync import CROSS_ENTROPY, Pool
 
 
 class RunningCounts(nn.Module):
@@ -18,6 +18,7 @@ class RunningCounts(nn.Module):
     it has without memory: averaged over the batches of an epoch it is that of the whole epoch, up
     to the staleness of what is remembered. The sums are saved with the module's state.
 
+    >>> import torch
     >>> running = RunningCounts(keep=0.5)
     >>> pool = running.behind(None)
     >>> pool(0, torch.tensor([8.0])), pool(0, torch.tensor([2.0]))
@@ -43,6 +44,8 @@ class RunningCounts(nn.Module):
 
         def pool(step: int, sums: Tensor) -> tuple[Tensor, float]:
             total, factor = (sums, 1.0) if first is None else first(step, sums)
+            if step == CROSS_ENTROPY:
+                return total, factor
             batches = 1.0
             if step in self._kept:
                 kept, before = self._kept[step]
@@ -72,25 +75,61 @@ class RunningCounts(nn.Module):
 
 
 class Watch:
-    """Looks at the first batches, and warns once if most of them have no positive row."""
+    """Looks at some batches of a training, and warns of what a user would rather know early.
 
-    BATCHES = 20
+    Warns once if most of the first batches have no positive sample, and once if after some hundred
+    batches the decisions have been one class only, though the labels were not.
+    """
+
+    BATCHES, EVERY, LAST = 20, 10, 300
 
     def __init__(self) -> None:
-        self.left = self.BATCHES
+        self.batches = 0
         self.void = 0
+        self.labels: set[int] = set()
+        self.decisions: set[int] = set()
 
-    def see(self, target: Tensor) -> None:
-        """Look at the labels of a batch, if it is one of the first to be trained on."""
-        if self.left == 0 or not torch.is_grad_enabled():
+    def see(self, batch: Batch) -> None:
+        """Look at a batch, if it is one of those that are looked at."""
+        if self.batches > self.LAST:
             return
-        self.left -= 1
-        self.void += not target.any().item()
-        if self.left == 0 and 2 * self.void > self.BATCHES:
-            warnings.warn(
-                f"{self.void} of the first {self.BATCHES} batches have no positive row: the loss "
-                "of such a batch teaches little, and the mean over batches is far from the metric "
-                "of the data. Use larger batches, anyloss.torch.accumulate, memory=0.98 or "
-                "StratifiedBatchSampler (docs/distributed.md)",
-                stacklevel=5,
-            )
+        self.batches += 1
+        if self.batches <= self.BATCHES and batch.layout.task == "binary":
+            self.void += not batch.target.any().item()
+            if self.batches == self.BATCHES and 2 * self.void > self.BATCHES:
+                self._warn_of_void()
+        if self.batches % self.EVERY == 0 and len(self.decisions) < 2:
+            self._compare(batch)
+        if self.batches == self.LAST and len(self.decisions) == 1 and len(self.labels) > 1:
+            self._warn_of_collapse()
+
+    def _compare(self, batch: Batch) -> None:
+        """Remember which classes were decided for, and which were there; two of each will do."""
+        scores, target, lay = batch.scores.detach(), batch.target.detach(), batch.layout
+        if lay.task == "multiclass":
+            decided = scores.argmax(lay.class_axis)
+            labels = target if lay.index_target else target.argmax(lay.class_axis)
+        else:
+            decided = scores > (0.0 if batch.options.from_logits else 0.5)
+            labels = target > 0.5
+        for seen, given in ((self.decisions, decided), (self.labels, labels)):
+            if given.numel():
+                seen.update((int(given.min()), int(given.max())))
+
+    def _warn_of_void(self) -> None:
+        warnings.warn(
+            f"{self.void} of the first {self.BATCHES} batches have no positive sample: the loss of "
+            "such a batch teaches little, and the mean over batches is far from the metric of the "
+            "data. Use larger batches, anyloss.torch.accumulate, memory=0.98 or "
+            "StratifiedBatchSampler (docs/distributed.md)",
+            stacklevel=6,
+        )
+
+    def _warn_of_collapse(self) -> None:
+        warnings.warn(
+            f"in {self.LAST} batches every decision that was looked at was for one class, "
+            f"{min(self.decisions)}: training has probably collapsed. Add some cross-entropy "
+            "(cross_entropy=0.1), start from a model trained by cross-entropy, or lower the "
+            "learning rate",
+            stacklevel=6,
+        )

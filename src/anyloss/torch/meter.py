@@ -12,7 +12,7 @@ from anyloss.counts import Counts, score_counts
 from anyloss.metrics import Metric, MetricSpec
 from anyloss.settings import make_settings
 from anyloss.shapes import Layout
-from anyloss.torch.batch import HARD_OPS, hard_count, make_batch
+from anyloss.torch.batch import OPS, hard_count, read_batch
 from anyloss.torch.sync import exchange, ranks
 
 
@@ -43,14 +43,14 @@ class ScoreMeter:
     @torch.no_grad()
     def update(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> None:
         """Count one batch."""
-        batch = make_batch(input, target, weight, self.settings.options)
+        batch = read_batch(input, target, weight, self.settings)
         if self._layout is not None and self._layout != batch.layout:
             raise ValueError(
-                "all batches of an epoch must have one kind and number of classes; had "
-                f"{self._layout.kind} of {self._layout.classes}, got {batch.layout.kind} of "
+                "all batches of an epoch must have one task and number of classes; had "
+                f"{self._layout.task} of {self._layout.classes}, got {batch.layout.task} of "
                 f"{batch.layout.classes}"
             )
-        fresh = hard_count(batch, self.settings.steps[0])
+        fresh, _ = hard_count(batch, self.settings.steps[0])
         self.counts = fresh if self.counts is None else self.counts + fresh
         self._layout = batch.layout
 
@@ -65,8 +65,13 @@ class ScoreMeter:
                 "no batch has been counted yet; call update(input, target) first, with tensors of "
                 "no rows if there are none"
             )
-        counts, ops = self.counts, HARD_OPS[torch.float64]
+        counts = self.counts
         if ranks(sync, group) > 1:
             counts = Counts(*exchange(torch.stack(tuple(counts)), group))
-        score: Tensor = score_counts(counts, self.settings.metric, self._layout, ops)
+        score: Tensor = score_counts(
+            counts, self.settings.metric, self._layout, OPS[counts.tp.dtype], hard=True
+        )
         return score
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.settings})"

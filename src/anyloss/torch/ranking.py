@@ -10,9 +10,10 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from anyloss.counts import Counts
-from anyloss.settings import Options, make_steps
+from anyloss.settings import make_steps
+from anyloss.shapes import Task, make_options
 from anyloss.steps import Linear, Step
-from anyloss.torch.batch import OPS, Batch, check_logits, count, make_batch
+from anyloss.torch.batch import OPS, Batch, check_logits, count, make_batch, make_rows
 from anyloss.torch.sync import over_ranks, pooled
 
 GRID = tuple(k / 10 for k in range(1, 10))
@@ -37,6 +38,8 @@ class _CurveLoss(nn.Module, ABC):
         thresholds: Sequence[float] = GRID,
         average: str | None = "macro",
         from_logits: bool = True,
+        task: Task = "auto",
+        class_axis: int = 1,
         validate: bool = True,
         sync: bool | None = None,
         group: dist.ProcessGroup | None = None,
@@ -49,11 +52,13 @@ class _CurveLoss(nn.Module, ABC):
         # From the strictest threshold down, so that the curve runs from left to right.
         grid = sorted(set(thresholds), reverse=True)
         self.steps = make_steps(Linear() if step is None else step, None, grid)
-        self.options = Options(from_logits=from_logits, validate=validate)
+        self.options = make_options(
+            from_logits=from_logits, task=task, class_axis=class_axis, validate=validate
+        )
 
     def forward(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         batch = make_batch(input, target, weight, self.options)
-        if batch.layout.kind == "multiclass":
+        if batch.layout.task == "multiclass":
             raise ValueError(
                 f"{type(self).__name__} takes labels of the shape of the scores; got class indices"
             )
@@ -69,7 +74,8 @@ class _CurveLoss(nn.Module, ABC):
         ops = OPS[batch.scores.dtype]
         for step in self.steps:
             step.check_dtype(str(batch.scores.dtype), ops.tiny)
-        points = [count(batch, step, ops) for step in self.steps]
+        rows = make_rows(batch, ops)
+        points = [count(rows, step, self.options, ops) for step in self.steps]
         cells = torch.stack([torch.cat(cells, 1)[0] for cells in zip(*points, strict=True)])
         pool = over_ranks(self.sync, self.group)
         return Counts(*(cells if pool is None else pooled(pool, 0, cells)))
@@ -143,6 +149,7 @@ class WMWLoss(nn.Module):
         power: float = 2.0,
         *,
         from_logits: bool = True,
+        task: Task = "auto",
         validate: bool = True,
     ) -> None:
         super().__init__()
@@ -151,12 +158,12 @@ class WMWLoss(nn.Module):
         if not 1 < power <= 8:
             raise ValueError(f"power must be greater than 1 and at most 8; got {power!r}")
         self.gap, self.power = gap, power
-        self.options = Options(from_logits=from_logits, validate=validate)
+        self.options = make_options(from_logits=from_logits, task=task, validate=validate)
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         batch = make_batch(input, target, None, self.options)
-        if batch.layout.kind != "binary":
-            raise ValueError(f"WMWLoss takes a single column; got {batch.layout.kind} input")
+        if batch.layout.task != "binary":
+            raise ValueError(f"WMWLoss takes a single column; got {batch.layout.task} input")
         x, y = batch.scores.reshape(-1), batch.target.reshape(-1)
         if batch.checked and not ((y == 0) | (y == 1)).all():
             raise ValueError("WMWLoss compares pairs and needs labels of exactly 0 or 1")

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
-from anyloss.settings import Options
+from anyloss.shapes import Options
 from anyloss.torch.batch import OPS, make_batch
 
 
@@ -37,14 +37,10 @@ class SurrogateFBetaLoss(nn.Module):
                 f"1; got {prior!r}"
             )
         self.k = beta**2 * prior / (1 - prior)
-        self.options = Options(from_logits=from_logits, validate=validate)
+        self.options = Options(from_logits=from_logits, task="binary", validate=validate)
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         batch = make_batch(input, target, None, self.options)
-        if batch.layout.kind == "multiclass":
-            raise ValueError(
-                "SurrogateFBetaLoss takes labels of the shape of the scores; got class indices"
-            )
         z, y = batch.scores, batch.target
         if self.options.from_logits:
             p, minus_log_p = torch.sigmoid(z), softplus(-z)

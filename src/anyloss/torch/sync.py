@@ -8,14 +8,19 @@ pool's factor: the number of ranks, because DDP and FSDP divide by it when they 
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed.algorithms.join import Joinable
 
 Pool = Callable[[int, Tensor], tuple[Tensor, float]]
 """The number of the step and the own sums, detached, to the sums of all and a factor."""
+
+
+CROSS_ENTROPY = -1  # in place of a step's number: the sums of a mean, which needs no memory
 
 
 def ranks(sync: bool | None, group: dist.ProcessGroup | None) -> int:
@@ -37,6 +42,23 @@ def ranks(sync: bool | None, group: dist.ProcessGroup | None) -> int:
     if size < 1:
         raise ValueError("group= must be a process group that this rank is a member of")
     return size
+
+
+def refuse_join() -> None:
+    """Refuse DDP's `join()`, under which ranks stop at different steps.
+
+    A rank that has stopped answers the exchanges that it knows of, DDP's, and takes ours for one of
+    them: the process would be aborted. Nothing says that a `join()` is on but the modules in it.
+    """
+    for each in gc.get_objects():
+        config = getattr(each, "_join_config", None) if Joinable in type(each).__mro__ else None
+        if config is not None and config.enable and not config.throw_on_early_termination:
+            raise RuntimeError(
+                "the ranks exchange the counts of every batch, and under DDP's join() a rank that "
+                "has run out of batches would not take part. Give all ranks the same number of "
+                "batches and leave join() out, write join(throw_on_early_termination=True), or let "
+                "each rank count its own rows with sync=False"
+            )
 
 
 def exchange(sums: Tensor, group: dist.ProcessGroup | None) -> Tensor:
