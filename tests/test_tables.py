@@ -358,3 +358,9 @@ def test_an_encoder_out_of_json_is_the_same_encoder(most):
     assert again.dropped_ == encoder.dropped_ == ["constant"]
     assert again.feature_names_in_.tolist() == list(frame)
     assert again.get_params() == encoder.get_params()
+
+
+def test_two_encoded_columns_never_share_a_name():
+    frame = pd.DataFrame({"a": ["b=c", "d"] * 3, "a=b": ["c", "e"] * 3, "a=d": [1.0, 2.0] * 3})
+    names = TableEncoder().fit(frame).get_feature_names_out().tolist()
+    assert names == ["a=d", "a=b=c", "a=d (2)", "a=b=c (2)", "a=b=e"]
