@@ -47,7 +47,7 @@ def main() -> None:
     x, y = imbalanced()
     console = Console()
     console.print(f"Is it a three? {len(y)} half-hidden digits, {int(y.sum())} of them threes.")
-    losses = {"cross-entropy": nn.BCEWithLogitsLoss(), "F1": F1Loss()}
+    losses = {"cross-entropy": nn.BCEWithLogitsLoss(), "F1": F1Loss(cross_entropy=0.1)}
     logits = {name: torch.zeros_like(y) for name in losses}
     tuned = torch.zeros_like(y)
     folds = StratifiedKFold(FOLDS, shuffle=True, random_state=0).split(x, y)

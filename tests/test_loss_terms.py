@@ -1,11 +1,13 @@
 """What a loss is made of beside the metric: the default step, cross-entropy, soft labels, warnings."""
 
+import io
 import os
 import warnings
 
 import numpy as np
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn import functional as F
 
 import anyloss
@@ -202,6 +204,44 @@ def test_soft_labels_refuse_another_step():
             AnyLoss("f1", soft_labels=True, step=step)
     hard = anyloss.score([0.2, 0.9], [0.7, 0.8], "f1", Hard(0.6), soft_labels=True)
     assert hard == anyloss.score([0.2, 0.9], [0.7, 0.8], "f1", Hard(0.6))
+
+
+# Where Python does not see plain tensors.
+
+
+def test_fake_and_meta_tensors_pass_through():
+    with FakeTensorMode():
+        z = torch.randn(6, 3, requires_grad=True)
+        for loss in (AnyLoss("f1"), AnyLoss("mcc", cross_entropy=0.1, ignore_index=2)):
+            value = loss(z, torch.zeros(6, dtype=torch.long))
+            value.backward()
+            assert (value.shape, z.grad.shape) == ((), (6, 3))
+            assert loss.score(z, torch.zeros(6, dtype=torch.long)).shape == ()
+    z = torch.randn(6, device="meta", requires_grad=True)
+    AnyLoss("f1")(z, torch.ones(6, device="meta")).backward()
+    assert z.grad.shape == (6,)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.*is deprecated:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
+@pytest.mark.filterwarnings("ignore:You are using the legacy TorchScript-based ONNX export")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_traced_loss_is_right_for_another_batch_size():
+    class Both(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer, self.loss = torch.nn.Linear(3, 1), AnyLoss("mcc", cross_entropy=0.2)
+
+        def forward(self, x, y):
+            return self.loss(self.layer(x).squeeze(1), y)
+
+    model, x, y = Both(), torch.randn(8, 3), torch.tensor([0.0, 1, 0, 1, 1, 0, 0, 1])
+    traced = torch.jit.trace(model, (x, y))
+    for n in (8, 5):
+        torch.testing.assert_close(traced(x[:n], y[:n]), model(x[:n], y[:n]))
+    file = io.BytesIO()
+    torch.onnx.export(model, (x, y), file, dynamo=False)
+    assert file.getvalue()
 
 
 # What is said of it.
