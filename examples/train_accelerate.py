@@ -17,7 +17,7 @@ def main() -> None:
     model = toy.model()
     optimizer = torch.optim.SGD(model.parameters(), toy.RATE)
     model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
-    loss = AnyLoss("f1")
+    loss = AnyLoss("f1", cross_entropy=0.1)
     for _ in range(toy.EPOCHS):
         for x, y in loader:
             optimizer.zero_grad()
