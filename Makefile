@@ -23,13 +23,13 @@ types: $(VENV)/installed-dev
 
 tests: $(VENV)/installed-dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --cov --cov-report=
-	OMP_NUM_THREADS=1 KERAS_BACKEND=jax $(BIN)/python -m pytest -n 2 -k keras tests/test_keras.py \
-		tests/test_agreement.py --cov --cov-append --cov-report=term-missing
+	OMP_NUM_THREADS=1 KERAS_BACKEND=jax $(BIN)/python -m pytest -n 2 -k keras tests/keras tests/peers/test_keras.py \
+		tests/test_agreement.py tests/test_tasks.py --cov --cov-append --cov-report=term-missing
 
 # TensorFlow is large and stays in an environment of its own.
 test-tensorflow: $(TENSORFLOW)/installed
-	KERAS_BACKEND=tensorflow $(TENSORFLOW)/bin/python -m pytest -k keras tests/test_keras.py \
-		tests/test_agreement.py
+	KERAS_BACKEND=tensorflow $(TENSORFLOW)/bin/python -m pytest -k keras tests/keras tests/peers/test_keras.py \
+		tests/test_agreement.py tests/test_tasks.py
 
 $(VENV)/bin/pip:
 	$(PYTHON) -m venv $(VENV)

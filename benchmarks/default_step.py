@@ -22,9 +22,9 @@ from sklearn.model_selection import StratifiedKFold
 from sklearn.preprocessing import StandardScaler
 from torch import nn
 
+from anyloss.benchmark import bundled, from_folder, usable
+from anyloss.benchmark.datasets import load
 from anyloss.steps import Amplified, Linear, LogitSigmoid, RaisedCosine, Step, Uniform
-from anyloss.studies import bundled, from_folder, usable
-from anyloss.studies.datasets import load
 from anyloss.torch import AnyLoss
 
 STEPS: list[Step] = [

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from anyloss.arithmetic import Array, Ops
+from anyloss._core.backend import Array, Backend
 from anyloss.steps import Amplified, Step, Uniform
 from anyloss.torch import AnyLoss
 
@@ -32,14 +32,14 @@ Data = tuple[Tensor, Tensor, Tensor, Tensor]  # training and test samples and la
 class Rescaled(Amplified):
     """Amplified without its floor: from 0 to 1, for any number of classes."""
 
-    def both(self, p: Array, q: Array, ops: Ops) -> tuple[Array, Array]:
+    def both(self, p: Array, q: Array, backend: Backend) -> tuple[Array, Array]:
         floor = 1 / (1 + math.exp(self.scale / 2))
-        return tuple((x - floor) / (1 - 2 * floor) for x in super().both(p, q, ops))
+        return tuple((x - floor) / (1 - 2 * floor) for x in super().both(p, q, backend))
 
-    def multiclass(self, p: Array, q: Array, ops: Ops) -> tuple[Array, Array]:
+    def multiclass(self, p: Array, q: Array, backend: Backend) -> tuple[Array, Array]:
         scale, others = self._class_scale(p), p.shape[-1] - 1
         floor = 1 / (math.exp(scale) + others)
-        a = (super().multiclass(p, q, ops)[0] - floor) / (1 - (others + 1) * floor)
+        a = (super().multiclass(p, q, backend)[0] - floor) / (1 - (others + 1) * floor)
         return a, 1 - a
 
 

@@ -24,8 +24,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
+from anyloss.benchmark.datasets import bundled, load
 from anyloss.sklearn import AnyLossClassifier
-from anyloss.studies.datasets import bundled, load
 
 SETS = ("breast_cancer", "digits_3", "digits_8", "wine_1", "iris_1")
 SCORERS = {"f1": "f1", "mcc": "matthews_corrcoef", "balanced_accuracy": "balanced_accuracy"}

@@ -21,9 +21,9 @@ from rich.table import Table
 from sklearn.datasets import load_digits, load_wine
 from threadpoolctl import threadpool_limits
 
-from anyloss.studies.reproduce import slp
-from anyloss.studies.reproduce.data import Rows, breast_cancer, random_rows, standardised
-from anyloss.studies.reproduce.many_sets import RATES
+from papers import slp
+from papers.data import Rows, breast_cancer, random_rows, standardised
+from papers.many_sets import RATES
 
 TURNS = 5
 

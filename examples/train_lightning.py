@@ -14,7 +14,11 @@ from anyloss.torch import AnyLoss, ScoreMeter
 class Module(lightning.LightningModule):
     def __init__(self) -> None:
         super().__init__()
-        self.model, self.loss, self.meter = toy.model(), AnyLoss("f1", cross_entropy=0.1), ScoreMeter("f1")
+        self.model, self.loss, self.meter = (
+            toy.model(),
+            AnyLoss("f1", cross_entropy=0.1),
+            ScoreMeter("f1"),
+        )
 
     def training_step(self, batch: tuple[Tensor, Tensor], index: int) -> Tensor:
         x, y = batch

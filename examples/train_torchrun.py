@@ -15,7 +15,10 @@ def main() -> None:
     sampler = DistributedSampler(data, shuffle=False)
     loader = DataLoader(data, batch_size=128 // dist.get_world_size(), sampler=sampler)
     model = DistributedDataParallel(toy.model())
-    loss, optimizer = AnyLoss("f1", cross_entropy=0.1), torch.optim.SGD(model.parameters(), toy.RATE)
+    loss, optimizer = (
+        AnyLoss("f1", cross_entropy=0.1),
+        torch.optim.SGD(model.parameters(), toy.RATE),
+    )
     for _ in range(toy.EPOCHS):
         for x, y in loader:
             optimizer.zero_grad()

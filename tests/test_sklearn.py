@@ -36,10 +36,10 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import anyloss
-from anyloss.models import load_model, save_model
 from anyloss.recipe import finish, start
+from anyloss.recipe.folder import load_model, save_model
 from anyloss.sklearn import AnyLossClassifier
-from anyloss.tables import for_tables
+from anyloss.tabular.encoder import for_tables
 
 
 @parametrize_with_checks(
@@ -188,7 +188,9 @@ def test_bad_input_is_refused_and_nothing_is_half_fitted(options, y, message):
 
 def test_text_is_pointed_to_the_tables():
     frame = pd.DataFrame({"city": ["Rome", "Oslo"] * 15})
-    with pytest.raises(ValueError, match="could not convert string.*anyloss.tables.for_tables"):
+    with pytest.raises(
+        ValueError, match="could not convert string.*anyloss.tabular.encoder.for_tables"
+    ):
         AnyLossClassifier().fit(frame, np.arange(30) % 2)
 
 

@@ -4,11 +4,12 @@ This package needs NumPy only. Front-ends are imported by name: `anyloss.torch`,
 """
 
 from anyloss import steps
-from anyloss.counts import Counts, counts, score
+from anyloss._core.counts import Counts, counts, score
+from anyloss._core.explain import explain
+from anyloss._core.gradient import gradient
 from anyloss.metrics import METRICS, Metric, metric
-from anyloss.slopes import explain, gradient
 from anyloss.steps import scale_range
-from anyloss.threshold import Threshold, best_threshold
+from anyloss.thresholds import Threshold, best_threshold
 
 __version__ = "0.1.0"
 

@@ -1,7 +1,7 @@
 """The JAX front-end: pure functions in Optax's argument order, `(logits, labels)`.
 
 They keep no state and run under `jit`, `grad`, `vmap` and `shard_map`. Shapes and averages are
-those of `anyloss.shapes`. Types and shapes are always checked; values (labels, weights, NaN) only
+those of `anyloss.torch`. Types and shapes are always checked; values (labels, weights, NaN) only
 outside of transformations and on the CPU, where looking at them costs no wait.
 """
 
@@ -21,8 +21,8 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from anyloss.arithmetic import Ops
-from anyloss.counts import (
+from anyloss._core.backend import Backend
+from anyloss._core.counts import (
     Counts,
     averaged,
     check_finite,
@@ -31,17 +31,17 @@ from anyloss.counts import (
     score_parts,
     whole_score,
 )
+from anyloss._core.options import Settings, make_settings
+from anyloss._core.shapes import Rows, arrange, check_values, layout
 from anyloss.metrics import Metric, MetricSpec
-from anyloss.settings import Settings, make_settings
-from anyloss.shapes import Rows, arrange, check_values, layout
 
 __all__ = ["any_loss", "score", "soft_score"]
 
 AxisName = str | tuple[str, ...]
 
 
-def _ops(dtype: type) -> Ops:
-    return Ops(
+def _backend(dtype: type) -> Backend:
+    return Backend(
         sigmoid=jax.nn.sigmoid,
         exp=jnp.exp,
         log=jnp.log,
@@ -55,7 +55,7 @@ def _ops(dtype: type) -> Ops:
     )
 
 
-OPS = {np.dtype(dtype): _ops(dtype) for dtype in (np.float32, np.float64)}
+BACKENDS = {np.dtype(dtype): _backend(dtype) for dtype in (np.float32, np.float64)}
 
 
 def any_loss(
@@ -93,9 +93,9 @@ def any_loss(
     rows, checked = _rows(logits, labels, weight, settings)
     loss = 1 - _mean_score(rows, checked, axis_name, settings)
     if settings.cross_entropy:
-        sums = cross_entropy_sums(rows, settings.options.from_logits, OPS[rows.scores.dtype])
+        sums = cross_entropy_sums(rows, settings.options.from_logits, BACKENDS[rows.scores.dtype])
         total, whole = sums if axis_name is None else _sum(sums, axis_name)
-        mean = total / jnp.maximum(jax.lax.stop_gradient(whole), OPS[rows.scores.dtype].tiny)
+        mean = total / jnp.maximum(jax.lax.stop_gradient(whole), BACKENDS[rows.scores.dtype].tiny)
         loss = loss + settings.cross_entropy * mean
     return loss
 
@@ -141,18 +141,18 @@ def _mean_score(
     rows: Rows, checked: bool, axis_name: AxisName | None, settings: Settings, hard: bool = False
 ) -> Array:
     """The mean over the steps of the score, soft or hard."""
-    lay, ops, scores = rows.layout, OPS[rows.scores.dtype], []
+    lay, backend, scores = rows.layout, BACKENDS[rows.scores.dtype], []
     smooth = 0.0 if hard else settings.smooth
     for step in settings.steps:
-        step.check_dtype(str(rows.scores.dtype), ops.tiny)
-        cells = count(rows, step.hard() if hard else step, settings.options, ops)
+        step.check_dtype(str(rows.scores.dtype), backend.tiny)
+        cells = count(rows, step.hard() if hard else step, settings.options, backend)
         if axis_name is not None and not lay.per_sample:
             cells = Counts(*_sum(tuple(cells), axis_name))
-        found = averaged(settings.metric, cells, lay, ops, smooth=smooth, hard=hard)
-        parts: tuple[Array, ...] = score_parts(found, cells, lay, ops, rows.sample_weight)
+        found = averaged(settings.metric, cells, lay, backend, smooth=smooth, hard=hard)
+        parts: tuple[Array, ...] = score_parts(found, cells, lay, backend, rows.sample_weight)
         if axis_name is not None and lay.per_sample:  # a sample is on one device as a whole
             parts = _sum(parts, axis_name)
-        value = whole_score(parts[0], parts[1], lay, hard, ops)
+        value = whole_score(parts[0], parts[1], lay, hard, backend)
         if checked:
             check_finite(cells, [*cells] if hard else [value, *cells], settings.metric)
         scores.append(value)
@@ -172,7 +172,7 @@ def _rows(
     z, y = _numbers("logits", logits), _numbers("labels", labels)
     if not jnp.issubdtype(z.dtype, jnp.floating):
         raise TypeError(f"logits must hold floating-point scores; got {z.dtype}")
-    if z.dtype not in OPS:
+    if z.dtype not in BACKENDS:
         z = z.astype(jnp.float32)
     integer = jnp.issubdtype(y.dtype, jnp.integer)
     lay = layout(z.shape, y.shape, integer, options, settings.metric.has_own_form)
@@ -188,7 +188,7 @@ def _rows(
         y if lay.index_target else y.astype(z.dtype),
         w,
         lay,
-        OPS[z.dtype],
+        BACKENDS[z.dtype],
         ignore_index=options.ignore_index,
         check=check if checked else None,
     )

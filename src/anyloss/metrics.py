@@ -19,8 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from anyloss.arithmetic import NUMPY, Array, Cell
-from anyloss.formula import CELLS, Formula, Written
+from anyloss._core.backend import NUMPY, Array
+from anyloss._core.cell import Cell
+from anyloss._core.formula import CELLS, Formula, Written
 
 MetricFunction = Callable[..., Any]
 MetricSpec = str | MetricFunction
@@ -57,7 +58,7 @@ def _evaluate(
     if all(isinstance(x, int | float | np.number) for x in given):
         cells = [Cell(float(x)) for x in given]
     elif all(isinstance(x, int | float | np.number | np.ndarray) for x in given):
-        cells = [Cell(np.asarray(x, dtype=float), ops=NUMPY) for x in given]
+        cells = [Cell(np.asarray(x, dtype=float), backend=NUMPY) for x in given]
     else:
         return function(tp=tp, fn=fn, fp=fp, tn=tn, **params)
     result = function(**dict(zip(CELLS, cells, strict=True)), **params)

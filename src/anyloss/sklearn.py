@@ -18,11 +18,13 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 from threadpoolctl import threadpool_limits
 
-from anyloss.arithmetic import Array
-from anyloss.counts import AVERAGES
+from anyloss._core.backend import Array
+from anyloss._core.counts import AVERAGES
+from anyloss._core.shapes import resolve_average
 from anyloss.metrics import Metric, MetricSpec
 from anyloss.metrics import metric as find_metric
-from anyloss.models import (
+from anyloss.recipe import OnStep, fit, ignore, thinned, vote
+from anyloss.recipe.folder import (
     labels_from_json,
     labels_to_json,
     load_model,
@@ -31,10 +33,8 @@ from anyloss.models import (
     save_model,
     unchanged_on_error,
 )
-from anyloss.recipe import OnStep, fit, ignore, thinned, vote
 from anyloss.recipe.networks import Layers, forward
 from anyloss.recipe.task import check_known, new_task, positive_class
-from anyloss.shapes import resolve_average
 
 
 class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -396,7 +396,7 @@ def _hint_for_text() -> Iterator[None]:
     except ValueError as error:
         if "could not convert string" not in str(error):
             raise
-        hint = "fit anyloss.tables.for_tables(AnyLossClassifier(...)) to columns of text"
+        hint = "fit anyloss.tabular.for_tables(AnyLossClassifier(...)) to columns of text"
         raise ValueError(f"{error}; {hint}") from None
 
 

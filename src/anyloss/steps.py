@@ -20,10 +20,10 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from anyloss.arithmetic import (
+from anyloss._core.backend import (
     NUMPY,
     Array,
-    Ops,
+    Backend,
     mirrored_sigmoid,
     mirrored_softmax,
     softmax_back,
@@ -44,21 +44,21 @@ class Step(ABC):
         return False
 
     @abstractmethod
-    def both(self, p: Array, q: Array, ops: Ops) -> tuple[Array, Array]:
+    def both(self, p: Array, q: Array, backend: Backend) -> tuple[Array, Array]:
         """The soft decision and its mirror `1 - a`, from the pair `p, q = 1 - p`."""
 
     @abstractmethod
-    def density(self, p: Array, q: Array, ops: Ops) -> Array:
+    def density(self, p: Array, q: Array, backend: Backend) -> Array:
         """The derivative of the soft decision: the density of the random threshold."""
 
-    def multiclass(self, p: Array, q: Array, ops: Ops) -> tuple[Array, Array]:
+    def multiclass(self, p: Array, q: Array, backend: Backend) -> tuple[Array, Array]:
         """The soft decisions over the last axis and their mirrors, from class probabilities."""
         raise ValueError(
             "several classes take Uniform(), Amplified or Hard, each at threshold 0.5; "
             f"got {self!r}"
         )
 
-    def multiclass_back(self, g: Array, p: Array, q: Array, ops: Ops) -> Array:
+    def multiclass_back(self, g: Array, p: Array, q: Array, backend: Backend) -> Array:
         """The gradient `g` of the soft multiclass decisions, carried back to the probabilities."""
         return g  # right for a step that takes the probabilities as they are
 
@@ -142,21 +142,21 @@ class Amplified(Step):
         _require(lambda x: 0 < x < math.inf, "scale", "a positive number", self.scale)
         _require_threshold(self.threshold)
 
-    def both(self, p: Array, q: Array, ops: Ops) -> tuple[Array, Array]:
-        return mirrored_sigmoid(self.scale * _above(p, q, self.threshold), ops)
+    def both(self, p: Array, q: Array, backend: Backend) -> tuple[Array, Array]:
+        return mirrored_sigmoid(self.scale * _above(p, q, self.threshold), backend)
 
-    def density(self, p: Array, q: Array, ops: Ops) -> Array:
-        a, b = self.both(p, q, ops)
+    def density(self, p: Array, q: Array, backend: Backend) -> Array:
+        a, b = self.both(p, q, backend)
         return self.scale * a * b
 
-    def multiclass(self, p: Array, q: Array, ops: Ops) -> tuple[Array, Array]:
+    def multiclass(self, p: Array, q: Array, backend: Backend) -> tuple[Array, Array]:
         if self.threshold != 0.5:
-            return super().multiclass(p, q, ops)
-        return mirrored_softmax(self._class_scale(p) * p, ops)
+            return super().multiclass(p, q, backend)
+        return mirrored_softmax(self._class_scale(p) * p, backend)
 
-    def multiclass_back(self, g: Array, p: Array, q: Array, ops: Ops) -> Array:
-        a, _ = self.multiclass(p, q, ops)
-        return self._class_scale(p) * softmax_back(g, a, ops)
+    def multiclass_back(self, g: Array, p: Array, q: Array, backend: Backend) -> Array:
+        a, _ = self.multiclass(p, q, backend)
+        return self._class_scale(p) * softmax_back(g, a, backend)
 
     def _class_scale(self, p: Array) -> float:
         # The logarithm makes a sure row count as sure for any number of classes.
@@ -192,19 +192,21 @@ class Linear(Step):
         above, m = _above(p, q, self.threshold), min(self.threshold, 1 - self.threshold)
         return above < -m / 2, above > m / 2, above
 
-    def both(self, p: Array, q: Array, ops: Ops) -> tuple[Array, Array]:
+    def both(self, p: Array, q: Array, backend: Backend) -> tuple[Array, Array]:
         left, middle, right = self.slopes()
         is_left, is_right, above = self._segments(p, q)
         inner = 0.5 + middle * above
-        a = ops.where(is_left, left * p, ops.where(is_right, 1 - right * q, inner))
-        b = ops.where(is_left, 1 - left * p, ops.where(is_right, right * q, 1 - inner))
+        a = backend.where(is_left, left * p, backend.where(is_right, 1 - right * q, inner))
+        b = backend.where(is_left, 1 - left * p, backend.where(is_right, right * q, 1 - inner))
         return a, b
 
-    def density(self, p: Array, q: Array, ops: Ops) -> Array:
+    def density(self, p: Array, q: Array, backend: Backend) -> Array:
         left, middle, right = self.slopes()
         is_left, is_right, above = self._segments(p, q)
         flat = above * 0.0
-        return ops.where(is_left, left + flat, ops.where(is_right, right + flat, middle + flat))
+        return backend.where(
+            is_left, left + flat, backend.where(is_right, right + flat, middle + flat)
+        )
 
 
 @dataclass(frozen=True)
@@ -222,21 +224,21 @@ class RaisedCosine(Step):
         _require(lambda x: 0 < x <= 1, "delta", "greater than 0 and at most 1", self.delta)
         _require_threshold(self.threshold)
 
-    def _margin(self, p: Array, q: Array, ops: Ops) -> tuple[Array, Array]:
+    def _margin(self, p: Array, q: Array, backend: Backend) -> tuple[Array, Array]:
         """Whether `p` is above the threshold, and its distance from the nearer end, in deltas."""
         x = _above(p, q, self.threshold) / self.delta
-        margin = 1 - ops.where(x >= 0, x, -x)
-        return x >= 0, ops.where(margin > 0, margin, 0.0)
+        margin = 1 - backend.where(x >= 0, x, -x)
+        return x >= 0, backend.where(margin > 0, margin, 0.0)
 
-    def both(self, p: Array, q: Array, ops: Ops) -> tuple[Array, Array]:
-        positive, margin = self._margin(p, q, ops)
-        small = (margin - ops.sin(math.pi * margin) / math.pi) / 2
-        small = ops.where(small > 0, small, 0.0)  # rounding, for the smallest margins
-        return ops.where(positive, 1 - small, small), ops.where(positive, small, 1 - small)
+    def both(self, p: Array, q: Array, backend: Backend) -> tuple[Array, Array]:
+        positive, margin = self._margin(p, q, backend)
+        small = (margin - backend.sin(math.pi * margin) / math.pi) / 2
+        small = backend.where(small > 0, small, 0.0)  # rounding, for the smallest margins
+        return backend.where(positive, 1 - small, small), backend.where(positive, small, 1 - small)
 
-    def density(self, p: Array, q: Array, ops: Ops) -> Array:
-        _, margin = self._margin(p, q, ops)
-        return ops.sin(math.pi / 2 * margin) ** 2 / self.delta
+    def density(self, p: Array, q: Array, backend: Backend) -> Array:
+        _, margin = self._margin(p, q, backend)
+        return backend.sin(math.pi / 2 * margin) ** 2 / self.delta
 
 
 @dataclass(frozen=True)
@@ -268,33 +270,33 @@ class Uniform(Step):
     def is_identity(self) -> bool:
         return self.delta in (None, 0.5) and self.threshold == 0.5
 
-    def both(self, p: Array, q: Array, ops: Ops) -> tuple[Array, Array]:
+    def both(self, p: Array, q: Array, backend: Backend) -> tuple[Array, Array]:
         if self.is_identity:
             return p, q
         if self.delta is None:
             low, high = p / (2 * self.threshold), q / (2 * (1 - self.threshold))
             above = _above(p, q, self.threshold) > 0
-            return ops.where(above, 1 - high, low), ops.where(above, high, 1 - low)
+            return backend.where(above, 1 - high, low), backend.where(above, high, 1 - low)
         x = _above(p, q, self.threshold) / (2 * self.delta)
         a, b = 0.5 + x, 0.5 - x
         low, high = x <= -0.5, x >= 0.5
         return (
-            ops.where(low, 0.0, ops.where(high, 1.0, a)),
-            ops.where(low, 1.0, ops.where(high, 0.0, b)),
+            backend.where(low, 0.0, backend.where(high, 1.0, a)),
+            backend.where(low, 1.0, backend.where(high, 0.0, b)),
         )
 
-    def density(self, p: Array, q: Array, ops: Ops) -> Array:
+    def density(self, p: Array, q: Array, backend: Backend) -> Array:
         x, flat = _above(p, q, self.threshold), p * 0.0
         if self.delta is None:
             low, high = 1 / (2 * self.threshold), 1 / (2 * (1 - self.threshold))
-            return ops.where(x > 0, high + flat, low + flat)
+            return backend.where(x > 0, high + flat, low + flat)
         inside = 1 / (2 * self.delta) + flat
         if self.is_identity:
             return inside
-        return ops.where(x <= -self.delta, 0.0, ops.where(x >= self.delta, 0.0, inside))
+        return backend.where(x <= -self.delta, 0.0, backend.where(x >= self.delta, 0.0, inside))
 
-    def multiclass(self, p: Array, q: Array, ops: Ops) -> tuple[Array, Array]:
-        return (p, q) if self.is_identity else super().multiclass(p, q, ops)
+    def multiclass(self, p: Array, q: Array, backend: Backend) -> tuple[Array, Array]:
+        return (p, q) if self.is_identity else super().multiclass(p, q, backend)
 
 
 @dataclass(frozen=True)
@@ -316,11 +318,11 @@ class LogitSigmoid(Step):
     def hard(self) -> Hard:
         return Hard(1 / (1 + math.exp(self.offset)))
 
-    def both(self, p: Array, q: Array, ops: Ops) -> tuple[Array, Array]:
-        return mirrored_sigmoid(self.scale * (p + self.offset), ops)
+    def both(self, p: Array, q: Array, backend: Backend) -> tuple[Array, Array]:
+        return mirrored_sigmoid(self.scale * (p + self.offset), backend)
 
-    def density(self, p: Array, q: Array, ops: Ops) -> Array:
-        a, b = self.both(p, q, ops)
+    def density(self, p: Array, q: Array, backend: Backend) -> Array:
+        a, b = self.both(p, q, backend)
         return self.scale * a * b
 
 
@@ -337,20 +339,22 @@ class Hard(Step):
     def __post_init__(self) -> None:
         _require_threshold(self.threshold)
 
-    def both(self, p: Array, q: Array, ops: Ops) -> tuple[Array, Array]:
+    def both(self, p: Array, q: Array, backend: Backend) -> tuple[Array, Array]:
         one = p * 0.0 + 1.0  # keeps the type of p, and a NaN stays a NaN
-        return ops.where(p > self.threshold, one, 0.0), ops.where(p > self.threshold, 0.0, one)
+        return backend.where(p > self.threshold, one, 0.0), backend.where(
+            p > self.threshold, 0.0, one
+        )
 
-    def density(self, p: Array, q: Array, ops: Ops) -> Array:
+    def density(self, p: Array, q: Array, backend: Backend) -> Array:
         return p * 0.0
 
-    def multiclass(self, p: Array, q: Array, ops: Ops) -> tuple[Array, Array]:
+    def multiclass(self, p: Array, q: Array, backend: Backend) -> tuple[Array, Array]:
         if self.threshold != 0.5:
-            return super().multiclass(p, q, ops)
-        first, one = top(p, ops), p * 0.0 + 1.0
-        return ops.where(first, one, 0.0), ops.where(first, 0.0, one)
+            return super().multiclass(p, q, backend)
+        first, one = top(p, backend), p * 0.0 + 1.0
+        return backend.where(first, one, 0.0), backend.where(first, 0.0, one)
 
-    def multiclass_back(self, g: Array, p: Array, q: Array, ops: Ops) -> Array:
+    def multiclass_back(self, g: Array, p: Array, q: Array, backend: Backend) -> Array:
         return g * 0.0
 
 

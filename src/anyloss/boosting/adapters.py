@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from anyloss.arithmetic import Array
+from anyloss._core.backend import Array
 from anyloss.boosting.blocks import BlockMetric, BlockObjective
 from anyloss.boosting.core import gradient_and_curvature, hard_score, step_of
 from anyloss.metrics import Metric, MetricSpec

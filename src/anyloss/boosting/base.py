@@ -20,7 +20,7 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from anyloss.arithmetic import Array
+from anyloss._core.backend import Array
 from anyloss.boosting import parameters
 from anyloss.boosting.adapters import require
 from anyloss.boosting.core import hard_score, step_of
@@ -28,7 +28,7 @@ from anyloss.boosting.fitting import Boosted, fit
 from anyloss.boosting.libraries import Goal, Library, Plan, Rows, take
 from anyloss.metrics import Metric, MetricSpec
 from anyloss.metrics import metric as find_metric
-from anyloss.models import (
+from anyloss.recipe.folder import (
     labels_from_json,
     labels_to_json,
     load_description,

@@ -13,10 +13,10 @@ from typing import Any, Self
 
 import numpy as np
 
-from anyloss.arithmetic import Array
+from anyloss._core.backend import Array
+from anyloss._core.gradient import column_counts
 from anyloss.boosting.core import Worth, decisions, derivatives, hard_score, worth
 from anyloss.metrics import Metric
-from anyloss.slopes import column_counts
 from anyloss.steps import Step
 
 # What CatBoost must be told, or its trees see other counts than the last evaluation.

@@ -19,10 +19,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from anyloss.arithmetic import NUMPY, Array
-from anyloss.counts import Counts, pair
+from anyloss._core.backend import NUMPY, Array
+from anyloss._core.counts import Counts, pair
+from anyloss._core.gradient import binary_slopes, column_counts, column_decisions
 from anyloss.metrics import Metric
-from anyloss.slopes import binary_slopes, column_counts, column_decisions
 from anyloss.steps import Amplified, Step, Uniform
 
 LEAST, MOST = 1e-16, 1e20  # what a library is given must fit into its float32

@@ -19,10 +19,10 @@ from typing import Any
 
 import numpy as np
 
-from anyloss.arithmetic import Array
+from anyloss._core.backend import Array
 from anyloss.boosting.core import hard_score, soft_score
 from anyloss.boosting.libraries import Goal, Library, Plan, Rows, take
-from anyloss.threshold import best_threshold
+from anyloss.thresholds import best_threshold
 
 SHARES = (1.0, 0.5, 0.0)  # of the refinement; of equals the first is taken
 GRID, ZOOMS = 33, 3

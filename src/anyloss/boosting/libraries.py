@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
-from anyloss.arithmetic import Array
+from anyloss._core.backend import Array
 from anyloss.boosting.adapters import eval_metric, objective, require
 from anyloss.boosting.blocks import SETTINGS
 from anyloss.metrics import Metric

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from anyloss.formula import CELLS
+from anyloss._core.formula import CELLS
 from anyloss.metrics import Metric
 
 _OWN = "the classifier has its own objectives, log-loss and the metric; leave it away"

@@ -8,15 +8,23 @@ import sys
 from collections.abc import Sequence
 
 from anyloss import __version__
-from anyloss.cli import models, studies
-
-GOES_ON = ("bench", "compare", "reproduce")
+from anyloss.cli import benchmark, models
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; errors of the user are told in one line (of a formula: with the place)."""
-    given = _parser().parse_args(arguments)
-    given.words = ["anyloss", *(sys.argv[1:] if arguments is None else arguments)]
+    """Run a command of `anyloss`."""
+    return run(_parser(), arguments)
+
+
+def run(parser: argparse.ArgumentParser, arguments: Sequence[str] | None = None) -> int:
+    """Run what the words say; errors of the user take one line (of a formula: with the place).
+
+    The parser sets `run`, the function; `extra`, what to install if a package is missing; and
+    `goes_on`, whether a stopped command goes on where it stopped.
+    """
+    given = parser.parse_args(arguments)
+    program = f"{parser.prog} {getattr(given, 'command', '')}".strip()
+    given.words = [*parser.prog.split(), *(sys.argv[1:] if arguments is None else arguments)]
     try:
         given.run(given)
         sys.stdout.flush()
@@ -28,13 +36,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         text = str(error)
         text = text if text.endswith("^") else " ".join(text.split())
         if isinstance(error, ModuleNotFoundError) and "pip install" not in text:
-            extra = "studies" if given.command in ("bench", "reproduce") else "cli"
-            text += f"; install it with: pip install 'anyloss[{extra}]'"
-        print(f"anyloss {given.command}: {text}", file=sys.stderr)
+            text += f"; install it with: pip install 'anyloss[{given.extra}]'"
+        print(f"{program}: {text}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        goes_on = given.command in GOES_ON
-        end = "the same command goes on from here" if goes_on else "nothing was written"
+        end = "the same command goes on from here" if given.goes_on else "nothing was written"
         print(f"\nstopped; {end}", file=sys.stderr)
         return 130
     return 0
@@ -47,9 +53,11 @@ def _parser() -> argparse.ArgumentParser:
     for add in (
         models.add_fit, models.add_predict, models.add_compare, models.add_explain,
         models.add_metrics, models.add_demo, models.add_export,
-        studies.add_bench, studies.add_reproduce,
+        benchmark.add_bench,
     ):  # fmt: skip
         add(commands)
-    for command in commands.choices.values():
+    for name, command in commands.choices.items():
         command.add_argument("--debug", action="store_true", help="show where an error came from")
+        extra = "benchmark" if name == "bench" else "cli"
+        command.set_defaults(extra=extra, goes_on=name in ("bench", "compare"))
     return parser

@@ -67,9 +67,9 @@ def _fit(given: argparse.Namespace) -> None:
 
 def _run_fit(given: argparse.Namespace, table: dict[str, Any], log_dir: Path | None = None) -> None:
     from anyloss import report
-    from anyloss.models import check_place
-    from anyloss.workflow import fit_table, save
-    from anyloss.workflow.logs import check_logs, write_logs
+    from anyloss.recipe.folder import check_place
+    from anyloss.tabular import fit_table, save
+    from anyloss.tabular.logs import check_logs, write_logs
 
     check_place(given.out)
     if given.out.exists():
@@ -126,7 +126,7 @@ def add_predict(commands: Any) -> None:
 
 
 def _predict(given: argparse.Namespace) -> None:
-    from anyloss.workflow import load, predict_table
+    from anyloss.tabular import load, predict_table
 
     model, notes = load(given.model), dict[str, list[str]]()
 
@@ -174,7 +174,7 @@ def add_compare(commands: Any) -> None:
 
 def _compare(given: argparse.Namespace) -> None:
     from anyloss.cli.progress import progress
-    from anyloss.workflow.comparing import METHODS, compare_table, verdict
+    from anyloss.tabular.comparing import METHODS, compare_table, verdict
 
     asked = (_table(given), given.model, given.folds, given.repeats, given.rows)
     key = hashlib.sha256(repr(asked).encode()).hexdigest()[:8]  # a journal for each question
@@ -211,7 +211,7 @@ def add_explain(commands: Any) -> None:
 
 
 def _explain(given: argparse.Namespace) -> None:
-    from anyloss.slopes import explain
+    from anyloss._core.explain import explain
 
     print(explain(given.metric, tp=given.tp, fn=given.fn, fp=given.fp, tn=given.tn).words())
 
@@ -261,8 +261,8 @@ def add_export(commands: Any) -> None:
 
 
 def _export(given: argparse.Namespace) -> None:
-    from anyloss.workflow import load
-    from anyloss.workflow.onnx import export
+    from anyloss.tabular import load
+    from anyloss.tabular.onnx import export
 
     export(load(given.model), given.out)
     print(f"ONNX: {given.out}")

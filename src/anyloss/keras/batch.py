@@ -14,9 +14,9 @@ import keras
 import numpy as np
 from keras import ops
 
-from anyloss.arithmetic import Array, Ops
-from anyloss.settings import Settings
-from anyloss.shapes import Layout, Options, Rows, check_values, layout, spread
+from anyloss._core.backend import Array, Backend
+from anyloss._core.options import Settings
+from anyloss._core.shapes import Layout, Options, Rows, check_values, layout, spread
 
 Shape = tuple[int | None, ...]
 
@@ -29,13 +29,13 @@ def _sin(x: Array) -> Array:
     return ops.sin(x)
 
 
-def _ops(dtype: str) -> Ops:
+def _backend(dtype: str) -> Backend:
     def where(condition: Array, yes: Array, no: Array) -> Array:
         if not (ops.is_tensor(yes) or ops.is_tensor(no)):
             yes = ops.convert_to_tensor(yes, dtype)
         return ops.where(condition, yes, no)
 
-    return Ops(
+    return Backend(
         sigmoid=ops.sigmoid,
         exp=ops.exp,
         log=ops.log,
@@ -49,12 +49,12 @@ def _ops(dtype: str) -> Ops:
     )
 
 
-OPS = {dtype: _ops(dtype) for dtype in ("float32", "float64")}
+BACKENDS = {dtype: _backend(dtype) for dtype in ("float32", "float64")}
 
 
 def counting(dtype: str) -> str:
     """The type to count in: half precision is counted in float32."""
-    return dtype if dtype in OPS else "float32"
+    return dtype if dtype in BACKENDS else "float32"
 
 
 def dtype_of(x: Array) -> str:
@@ -107,7 +107,7 @@ def make_rows(
         z, y, w = (None if x is None else ops.convert_to_numpy(x) for x in given[:3])
         check_values(Rows(z, y, w, given.layout), options.from_logits)
 
-    return spread(found, OPS[dtype], options.ignore_index, check if checked else None), checked
+    return spread(found, BACKENDS[dtype], options.ignore_index, check if checked else None), checked
 
 
 def _class_axis_last(

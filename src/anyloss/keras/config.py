@@ -8,9 +8,9 @@ from typing import Any, Self
 import keras
 import numpy as np
 
-from anyloss.formula import Formula
+from anyloss._core.formula import Formula
+from anyloss._core.options import make_settings
 from anyloss.metrics import METRICS, Metric, MetricSpec
-from anyloss.settings import make_settings
 from anyloss.steps import Step
 
 register = keras.saving.register_keras_serializable(package="anyloss")

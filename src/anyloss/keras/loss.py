@@ -10,9 +10,9 @@ import keras
 from keras import ops
 from keras.src.backend import get_keras_mask  # where JAX keeps its masks is not public
 
-from anyloss.arithmetic import Array
-from anyloss.counts import Counts, check_finite, count, cross_entropy_sums, score_counts
-from anyloss.keras.batch import OPS, counting, dtype_of, make_rows
+from anyloss._core.backend import Array
+from anyloss._core.counts import Counts, check_finite, count, cross_entropy_sums, score_counts
+from anyloss.keras.batch import BACKENDS, counting, dtype_of, make_rows
 from anyloss.keras.config import Configured, register
 from anyloss.metrics import Metric, MetricSpec
 from anyloss.steps import Amplified
@@ -116,10 +116,10 @@ class AnyLoss(Configured, keras.losses.Loss):  # type: ignore[misc]
         rows, checked = make_rows(y_true, y_pred, _weights.get(), settings)
         dtype, total = dtype_of(rows.scores), 0.0
         for step in settings.steps:
-            step.check_dtype(dtype, OPS[dtype].tiny)
-            found = count(rows, step, settings.options, OPS[dtype])
+            step.check_dtype(dtype, BACKENDS[dtype].tiny)
+            found = count(rows, step, settings.options, BACKENDS[dtype])
             score = score_counts(
-                found, settings.metric, rows.layout, OPS[dtype], smooth=settings.smooth,
+                found, settings.metric, rows.layout, BACKENDS[dtype], smooth=settings.smooth,
                 sample_weight=rows.sample_weight,
             )  # fmt: skip
             if checked:
@@ -128,8 +128,8 @@ class AnyLoss(Configured, keras.losses.Loss):  # type: ignore[misc]
             total = total + score
         loss = 1 - total / len(settings.steps)
         if settings.cross_entropy:
-            sums = cross_entropy_sums(rows, settings.options.from_logits, OPS[dtype])
-            whole = ops.maximum(ops.stop_gradient(sums[1]), OPS[dtype].tiny)
+            sums = cross_entropy_sums(rows, settings.options.from_logits, BACKENDS[dtype])
+            whole = ops.maximum(ops.stop_gradient(sums[1]), BACKENDS[dtype].tiny)
             loss = loss + settings.cross_entropy * (sums[0] / whole)
         return loss
 
@@ -142,7 +142,7 @@ class AnyLoss(Configured, keras.losses.Loss):  # type: ignore[misc]
         if len(steps) > 1 or options.per_sample:
             raise ValueError("compute_confusion_matrix takes no thresholds= and no per_sample=")
         rows, _ = make_rows(y_true, y_pred, _weights.get(), self.settings)
-        found = count(rows, steps[0], options, OPS[dtype_of(rows.scores)])
+        found = count(rows, steps[0], options, BACKENDS[dtype_of(rows.scores)])
         single = rows.layout.task == "binary"
         tp, fn, fp, tn = (
             (x[0, 0, 0] if single else x[0, 0, :]) + (smooth + EPSILON) for x in found
@@ -236,7 +236,7 @@ class ApproximationFunction(keras.layers.Layer):  # type: ignore[misc]
 
     def call(self, probabilities: Array) -> Array:
         """The soft decision for each probability."""
-        return self.step.both(probabilities, 1 - probabilities, OPS["float32"])[0]
+        return self.step.both(probabilities, 1 - probabilities, BACKENDS["float32"])[0]
 
     def compute_output_shape(self, input_shape: tuple[int | None, ...]) -> tuple[int | None, ...]:
         return input_shape

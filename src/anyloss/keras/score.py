@@ -7,13 +7,13 @@ from typing import Any
 import keras
 from keras import ops
 
-from anyloss.arithmetic import Array
-from anyloss.counts import Counts, count, score_counts
-from anyloss.keras.batch import OPS, counting, dtype_of, make_rows
+from anyloss._core.backend import Array
+from anyloss._core.counts import Counts, count, score_counts
+from anyloss._core.shapes import Layout
+from anyloss.keras.batch import BACKENDS, counting, dtype_of, make_rows
 from anyloss.keras.config import Configured, register
 from anyloss.keras.loss import weights_and_masks
 from anyloss.metrics import Metric, MetricSpec
-from anyloss.shapes import Layout
 
 
 @register
@@ -54,7 +54,7 @@ class Score(Configured, keras.metrics.Metric):  # type: ignore[misc]
         rows, _ = make_rows(y_true, y_pred, given, self.settings)
         self._remember(rows.layout)
         step = self.settings.steps[0].hard()
-        found = count(rows, step, options, OPS[dtype_of(rows.scores)])
+        found = count(rows, step, options, BACKENDS[dtype_of(rows.scores)])
         for cell, more in zip(self._cells, found, strict=True):
             cell.assign_add(ops.cast(more, cell.dtype))
 
@@ -78,7 +78,7 @@ class Score(Configured, keras.metrics.Metric):  # type: ignore[misc]
             return ops.convert_to_tensor(0.0, dtype=self.dtype)
         cells = Counts(*(ops.convert_to_tensor(cell) for cell in self._cells))
         return score_counts(
-            cells, self.settings.metric, self._layout, OPS[dtype_of(cells.tp)], hard=True
+            cells, self.settings.metric, self._layout, BACKENDS[dtype_of(cells.tp)], hard=True
         )
 
     def get_config(self) -> dict[str, Any]:

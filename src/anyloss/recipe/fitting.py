@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.optimize import minimize
 
-from anyloss.arithmetic import Array
+from anyloss._core.backend import Array
 from anyloss.metrics import Metric, MetricSpec
 from anyloss.recipe.folds import inner_folds
 from anyloss.recipe.networks import Adam, Layers, backward, forward, new_layers

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from anyloss.arithmetic import Array
+from anyloss._core.backend import Array
 
 MANY = 10  # copies of a row that need not stay in one fold
 

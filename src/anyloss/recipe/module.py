@@ -13,10 +13,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from anyloss.arithmetic import Array
+from anyloss._core.backend import Array
+from anyloss._core.shapes import Options, prepare
 from anyloss.metrics import Metric, MetricSpec
 from anyloss.recipe.task import Task, new_task
-from anyloss.shapes import Options, prepare
 from anyloss.steps import Amplified
 from anyloss.torch import AnyLoss
 

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from anyloss.arithmetic import Array
+from anyloss._core.backend import Array
 
 Layers = list[Array]
 

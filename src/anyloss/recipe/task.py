@@ -11,14 +11,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import expit
 
-from anyloss.arithmetic import NUMPY, Array, softmax_back
-from anyloss.counts import check_average, counts_of_sums, score
+from anyloss._core.backend import NUMPY, Array, softmax_back
+from anyloss._core.counts import check_average, counts_of_sums, score
+from anyloss._core.gradient import sample_slopes
+from anyloss._core.shapes import Layout, resolve_average
 from anyloss.metrics import Metric, MetricSpec
 from anyloss.metrics import metric as find_metric
-from anyloss.shapes import Layout, resolve_average
-from anyloss.slopes import sample_slopes
 from anyloss.steps import Hard, Step, Uniform
-from anyloss.threshold import best_offsets, best_threshold
+from anyloss.thresholds import best_offsets, best_threshold
 
 
 class Task(NamedTuple):

@@ -13,9 +13,9 @@ from sklearn.metrics import (
     roc_curve,
 )
 
-from anyloss.arithmetic import Array
+from anyloss._core.backend import Array
 from anyloss.metrics import Metric
-from anyloss.threshold import sweep
+from anyloss.thresholds import sweep
 
 MOST_POINTS = 300
 

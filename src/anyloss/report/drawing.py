@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 
 from markupsafe import Markup
 
-from anyloss.arithmetic import Array
+from anyloss._core.backend import Array
 from anyloss.report.words import number
 
 WIDTH, HEIGHT = 360, 250

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from anyloss._core.outputs import aside
 from anyloss.metrics import METRICS, Metric
 from anyloss.metrics import metric as find_metric
-from anyloss.outputs import aside
 from anyloss.report import curves, pictures, words
-from anyloss.threshold import best_threshold
-from anyloss.workflow.result import Result
+from anyloss.tabular.result import Result
+from anyloss.thresholds import best_threshold
 
 MOST_COLUMNS, MOST_DROPPED = 15, 20
 ALSO = ("precision", "recall", "specificity", "npv", "f1", "balanced_accuracy", "mcc", "accuracy")
@@ -38,7 +38,7 @@ _templates.globals.update(of=words.of, percent=words.percent, clear=words.clear)
 def write(result: Result, path: Path | str) -> Path:
     """Write the report of a result as one HTML file; it is there whole or not at all.
 
-    See `anyloss.workflow.result.Result` for what a result holds.
+    See `anyloss.tabular.result.Result` for what a result holds.
 
     >>> write(None, "report.pdf")
     Traceback (most recent call last):

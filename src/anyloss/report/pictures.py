@@ -7,12 +7,12 @@ import math
 import numpy as np
 from markupsafe import Markup
 
-from anyloss.arithmetic import Array
+from anyloss._core.backend import Array
 from anyloss.metrics import Metric
 from anyloss.report.curves import Curve, against_threshold, thin
 from anyloss.report.drawing import Axis, Plot, bar_row, extent, interval_row
 from anyloss.report.words import difference, digits_of, name, number
-from anyloss.workflow.result import Importance, Result, Rival
+from anyloss.tabular.result import Importance, Result, Rival
 
 
 def threshold(result: Result, metric: Metric, title: str) -> Markup:

@@ -6,10 +6,10 @@ import inspect
 import math
 import re
 
-from anyloss.formula import Formula
+from anyloss._core.formula import Formula
 from anyloss.metrics import Metric
-from anyloss.threshold import Threshold
-from anyloss.workflow.result import Result, Rival
+from anyloss.tabular.result import Result, Rival
+from anyloss.thresholds import Threshold
 
 ISOLATE, END = "\u2068", "\u2069"
 MINUS, SPACE, NONE = "\N{MINUS SIGN}", "\N{NO-BREAK SPACE}", "—"

@@ -10,16 +10,16 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from anyloss.arithmetic import FLOATS, Ops
-from anyloss.counts import Counts, cross_entropy_sums
-from anyloss.counts import count as count_rows
-from anyloss.settings import Settings
-from anyloss.shapes import Layout, Options, Rows, arrange, distributions, layout
+from anyloss._core.backend import FLOATS, Backend
+from anyloss._core.counts import Counts, cross_entropy_sums
+from anyloss._core.counts import count as count_rows
+from anyloss._core.options import Settings
+from anyloss._core.shapes import Layout, Options, Rows, arrange, distributions, layout
 from anyloss.steps import Step
 
 
-def _ops(dtype: torch.dtype) -> Ops:
-    return Ops(
+def _backend(dtype: torch.dtype) -> Backend:
+    return Backend(
         sigmoid=torch.sigmoid,
         exp=torch.exp,
         log=torch.log,
@@ -43,9 +43,9 @@ def _exact_sum(x: Tensor, axis: int) -> Tensor:
     return x.sum(axis, keepdim=True, dtype=_wide(x))
 
 
-OPS = {dtype: _ops(dtype) for dtype in (torch.float32, torch.float64)}
-FLOAT_OPS = {dtype: FLOATS._replace(tiny=ops.tiny) for dtype, ops in OPS.items()}
-HARD_OPS = {dtype: ops._replace(sum=_exact_sum) for dtype, ops in OPS.items()}
+BACKENDS = {dtype: _backend(dtype) for dtype in (torch.float32, torch.float64)}
+FLOAT_OPS = {dtype: FLOATS._replace(tiny=backend.tiny) for dtype, backend in BACKENDS.items()}
+HARD_BACKENDS = {dtype: backend._replace(sum=_exact_sum) for dtype, backend in BACKENDS.items()}
 
 _cached_layout = lru_cache(maxsize=256)(layout)
 
@@ -97,7 +97,7 @@ def make_batch(
         options,
         own_form,
     )
-    scores = input if input.dtype in OPS else input.float()
+    scores = input if input.dtype in BACKENDS else input.float()
     checked = options.validate and eager and input.is_cpu
     batch = Batch(scores, target, weight, lay, options, eager, checked)
     if checked and not batch.masked:
@@ -169,7 +169,7 @@ def check_logits(scores: Tensor, finite: bool) -> None:
         )
 
 
-def make_rows(batch: Batch, ops: Ops) -> Rows:
+def make_rows(batch: Batch, backend: Backend) -> Rows:
     """The batch in the three axes, its values checked where that was asked for."""
     options, weight = batch.options, batch.weight
 
@@ -187,16 +187,16 @@ def make_rows(batch: Batch, ops: Ops) -> Rows:
         batch.target,
         None if weight is None else weight.to(batch.scores.dtype),
         batch.layout,
-        ops,
+        backend,
         ignore_index=options.ignore_index,
         check=check if batch.checked else None,
     )
 
 
-def count(rows: Rows, step: Step, options: Options, ops: Ops) -> Counts:
+def count(rows: Rows, step: Step, options: Options, backend: Backend) -> Counts:
     """The counts of rows under a step, in double, with axes `(samples, 1, classes)`."""
     # A metric multiplies counts: in float32 that overflows for large weights.
-    return Counts(*(x.to(_wide(x)) for x in count_rows(rows, step, options, ops)))
+    return Counts(*(x.to(_wide(x)) for x in count_rows(rows, step, options, backend)))
 
 
 def entropy_sums(batch: Batch) -> Tensor:
@@ -204,8 +204,8 @@ def entropy_sums(batch: Batch) -> Tensor:
     z, y, options = batch.scores, batch.target, batch.options
     columns = batch.layout.task != "multiclass" and options.from_logits
     if not (columns and batch.eager) or batch.masked:
-        rows = make_rows(batch, OPS[z.dtype])
-        sums = cross_entropy_sums(rows, options.from_logits, OPS[z.dtype])
+        rows = make_rows(batch, BACKENDS[z.dtype])
+        sums = cross_entropy_sums(rows, options.from_logits, BACKENDS[z.dtype])
         return torch.stack(sums)
     total = torch.nn.functional.binary_cross_entropy_with_logits(z, y, reduction="sum")
     return torch.stack([total, total.new_tensor(float(z.numel()))])
@@ -219,15 +219,15 @@ def hard_count(batch: Batch, step: Step) -> tuple[Counts, Tensor | None]:
 
     So the memory does not grow with the batch.
     """
-    ops, scores, weight = HARD_OPS[batch.scores.dtype], batch.scores, batch.weight
+    backend, scores, weight = HARD_BACKENDS[batch.scores.dtype], batch.scores, batch.weight
     hard, rows = step.hard(), max(1, BLOCK // max(1, math.prod(scores.shape[1:])))
     fits = weight is None or len(weight) == len(scores)  # if not, `make_rows` says so
     if not batch.eager or batch.options.per_sample or len(scores) <= rows or not fits:
-        found = make_rows(batch, ops)
-        return count(found, hard, batch.options, ops), found.sample_weight
+        found = make_rows(batch, backend)
+        return count(found, hard, batch.options, backend), found.sample_weight
     blocks = torch.split(scores, rows)
     weights = [None] * len(blocks) if weight is None else torch.split(weight, rows)
     parts = zip(blocks, torch.split(batch.target, rows), weights, strict=True)
     given = (batch._replace(scores=z, target=y, weight=w) for z, y, w in parts)
-    counted = (count(make_rows(part, ops), hard, batch.options, ops) for part in given)
+    counted = (count(make_rows(part, backend), hard, batch.options, backend) for part in given)
     return reduce(add, counted), None

@@ -19,9 +19,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from anyloss.arithmetic import Array
-from anyloss.counts import Counts, counts_of_sums
-from anyloss.slopes import Slopes, column_gradient
+from anyloss._core.backend import Array
+from anyloss._core.counts import Counts, counts_of_sums
+from anyloss._core.gradient import Slopes, column_gradient
 from anyloss.steps import Amplified, Uniform
 
 SMALL = 32768  # numbers; below, NumPy's calls are cheaper than PyTorch's

@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from anyloss.counts import (
+from anyloss._core.counts import (
     Counts,
     averaged,
     check_finite,
@@ -22,12 +22,12 @@ from anyloss.counts import (
     whole_score,
     zero_division,
 )
+from anyloss._core.gradient import Slopes, binary_slopes, class_slopes
+from anyloss._core.options import Settings, make_settings
 from anyloss.metrics import Metric, MetricSpec
-from anyloss.settings import Settings, make_settings
-from anyloss.slopes import Slopes, binary_slopes, class_slopes
 from anyloss.steps import Amplified, Step, Uniform
 from anyloss.torch.batch import (
-    OPS,
+    BACKENDS,
     Batch,
     count,
     entropy_sums,
@@ -65,7 +65,7 @@ def any_loss(
 
 # The fast path knows false and true negatives as differences of sums. Where almost every row is
 # predicted positive, too little of these is left, and the plain path sums them themselves.
-IMPRECISE = {dtype: 1e5 * torch.finfo(dtype).eps for dtype in OPS}
+IMPRECISE = {dtype: 1e5 * torch.finfo(dtype).eps for dtype in BACKENDS}
 
 
 class _ImpreciseError(Exception):
@@ -87,7 +87,7 @@ def batch_loss(batch: Batch, settings: Settings, pool: Pool | None = None) -> Te
 def _step_loss(batch: Batch, k: int, settings: Settings, pool: Pool | None) -> Tensor:
     step, dtype = settings.steps[k], batch.scores.dtype
     if (step, dtype) not in _known_steps:
-        step.check_dtype(str(dtype), OPS[dtype].tiny)
+        step.check_dtype(str(dtype), BACKENDS[dtype].tiny)
         _known_steps.add((step, dtype))
     fast = type(step) is Amplified or (type(step) is Uniform and step.is_identity)
     if fast and _fast_path_serves(batch):
@@ -96,9 +96,9 @@ def _step_loss(batch: Batch, k: int, settings: Settings, pool: Pool | None) -> T
 
 
 def _plain_loss(batch: Batch, k: int, settings: Settings, pool: Pool | None) -> Tensor:
-    ops = OPS[batch.scores.dtype]
-    rows = make_rows(batch, ops)
-    own = count(rows, settings.steps[k], batch.options, ops)
+    backend = BACKENDS[batch.scores.dtype]
+    rows = make_rows(batch, backend)
+    own = count(rows, settings.steps[k], batch.options, backend)
     counts, score = _score(own, batch, settings, pool, k, sample_weight=rows.sample_weight)
     loss: Tensor = (1 - score).to(batch.scores.dtype)
     if batch.checked:
@@ -119,15 +119,15 @@ def _score(
 ) -> tuple[Counts, Tensor]:
     """The counts of all that is in the pool, and their score."""
     # Counts are double; a derivative must fit into the type of the scores all the same.
-    lay, ops = batch.layout, OPS[counts.tp.dtype if hard else batch.scores.dtype]
+    lay, backend = batch.layout, BACKENDS[counts.tp.dtype if hard else batch.scores.dtype]
     if pool is not None and not lay.per_sample:
         counts = Counts(*pooled(pool, k, torch.stack(tuple(counts))))
     smooth = 0.0 if hard else settings.smooth
-    found = averaged(settings.metric, counts, lay, ops, smooth=smooth, hard=hard)
-    parts = score_parts(found, counts, lay, ops, sample_weight)
+    found = averaged(settings.metric, counts, lay, backend, smooth=smooth, hard=hard)
+    parts = score_parts(found, counts, lay, backend, sample_weight)
     if pool is not None and lay.per_sample:  # a sample is in one part of the pool as a whole
         parts = tuple(pooled(pool, k, torch.stack(parts)))
-    return counts, whole_score(*parts, lay, hard, ops)
+    return counts, whole_score(*parts, lay, hard, backend)
 
 
 def _cross_entropy(batch: Batch, pool: Pool | None) -> Tensor:
@@ -135,7 +135,7 @@ def _cross_entropy(batch: Batch, pool: Pool | None) -> Tensor:
     sums = entropy_sums(batch)
     if pool is not None:
         sums = pooled(pool, CROSS_ENTROPY, sums)
-    loss: Tensor = sums[0] / sums[1].detach().clamp_min(OPS[sums.dtype].tiny)
+    loss: Tensor = sums[0] / sums[1].detach().clamp_min(BACKENDS[sums.dtype].tiny)
     if batch.checked and not torch.isfinite(loss.detach()):
         raise ValueError(
             "input must hold finite numbers where cross_entropy is added; the cross-entropy came "

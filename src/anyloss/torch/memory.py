@@ -128,7 +128,7 @@ class Watch:
     def _warn_of_collapse(self) -> None:
         warnings.warn(
             f"in {self.LAST} batches every decision that was looked at was for one class, "
-            f"{min(self.decisions)}: training has probably collapsed. Add some cross-entropy "
+            f"{min(self.decisions)}: training has probably collapsed. Add more cross-entropy "
             "(cross_entropy=0.1), start from a model trained by cross-entropy, or lower the "
             "learning rate",
             stacklevel=6,

@@ -8,11 +8,11 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from anyloss.counts import Counts, score_counts
+from anyloss._core.counts import Counts, score_counts
+from anyloss._core.options import make_settings
+from anyloss._core.shapes import Layout
 from anyloss.metrics import Metric, MetricSpec
-from anyloss.settings import make_settings
-from anyloss.shapes import Layout
-from anyloss.torch.batch import OPS, hard_count, read_batch
+from anyloss.torch.batch import BACKENDS, hard_count, read_batch
 from anyloss.torch.sync import exchange, ranks
 
 
@@ -69,7 +69,7 @@ class ScoreMeter:
         if ranks(sync, group) > 1:
             counts = Counts(*exchange(torch.stack(tuple(counts)), group))
         score: Tensor = score_counts(
-            counts, self.settings.metric, self._layout, OPS[counts.tp.dtype], hard=True
+            counts, self.settings.metric, self._layout, BACKENDS[counts.tp.dtype], hard=True
         )
         return score
 

@@ -9,11 +9,11 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from anyloss.counts import Counts
-from anyloss.settings import make_steps
-from anyloss.shapes import Task, make_options
+from anyloss._core.counts import Counts
+from anyloss._core.options import make_steps
+from anyloss._core.shapes import Task, make_options
 from anyloss.steps import Linear, Step
-from anyloss.torch.batch import OPS, Batch, check_logits, count, make_batch, make_rows
+from anyloss.torch.batch import BACKENDS, Batch, check_logits, count, make_batch, make_rows
 from anyloss.torch.sync import over_ranks, pooled
 
 GRID = tuple(k / 10 for k in range(1, 10))
@@ -21,7 +21,7 @@ GRID = tuple(k / 10 for k in range(1, 10))
 
 def _ratio(numerator: Tensor, denominator: Tensor) -> Tensor:
     """A quotient that is 0, with slope 0, where the denominator is."""
-    void = denominator < OPS[denominator.dtype].tiny
+    void = denominator < BACKENDS[denominator.dtype].tiny
     return torch.where(void, 0.0, numerator / torch.where(void, 1.0, denominator))
 
 
@@ -71,11 +71,11 @@ class _CurveLoss(nn.Module, ABC):
 
     def _curve(self, batch: Batch) -> Counts:
         """The counts at each threshold: `(thresholds, classes)`."""
-        ops = OPS[batch.scores.dtype]
+        backend = BACKENDS[batch.scores.dtype]
         for step in self.steps:
-            step.check_dtype(str(batch.scores.dtype), ops.tiny)
-        rows = make_rows(batch, ops)
-        points = [count(rows, step, self.options, ops) for step in self.steps]
+            step.check_dtype(str(batch.scores.dtype), backend.tiny)
+        rows = make_rows(batch, backend)
+        points = [count(rows, step, self.options, backend) for step in self.steps]
         cells = torch.stack([torch.cat(cells, 1)[0] for cells in zip(*points, strict=True)])
         pool = over_ranks(self.sync, self.group)
         return Counts(*(cells if pool is None else pooled(pool, 0, cells)))

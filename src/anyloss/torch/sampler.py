@@ -8,7 +8,7 @@ import numpy as np
 import torch.distributed as dist
 from torch.utils.data import Sampler
 
-from anyloss.arithmetic import Array
+from anyloss._core.backend import Array
 
 
 class StratifiedBatchSampler(Sampler[list[int]]):

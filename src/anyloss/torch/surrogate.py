@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
-from anyloss.shapes import Options
-from anyloss.torch.batch import OPS, make_batch
+from anyloss._core.shapes import Options
+from anyloss.torch.batch import BACKENDS, make_batch
 
 
 class SurrogateFBetaLoss(nn.Module):
@@ -15,7 +15,7 @@ class SurrogateFBetaLoss(nn.Module):
 
     A mean over rows, so that small batches do not bias it. With balanced classes its gradient
     follows that of F-beta on a large sample; with rare positives only the sum of the means of the
-    two classes does (`anyloss reproduce surrogate-paths`). `prior` is the share of positives in the
+    two classes does (`python -m papers surrogate-paths`). `prior` is the share of positives in the
     *training set*, not in the batch. The loss can be below 0. The formula was taken from an
     independent implementation that cites the paper (qtwang/iEDeaL); the paper's own equation was
     not seen.
@@ -45,7 +45,7 @@ class SurrogateFBetaLoss(nn.Module):
         if self.options.from_logits:
             p, minus_log_p = torch.sigmoid(z), softplus(-z)
         else:
-            p, minus_log_p = z, -torch.log(z.clamp_min(OPS[z.dtype].tiny))
+            p, minus_log_p = z, -torch.log(z.clamp_min(BACKENDS[z.dtype].tiny))
         rows = y * minus_log_p + (1 - y) * torch.log(self.k + p)
         loss = (rows / max(1, rows.numel())).sum()  # a mean that does not overflow on the way
         if batch.checked and not torch.isfinite(loss.detach()):

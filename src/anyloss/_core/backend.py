@@ -1,0 +1,101 @@
+"""Backends: the few functions a framework lends to the core, and what is built from them.
+
+All of them keep the digits of a sure row: a probability and its mirror are both computed, neither
+is one minus the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+Array = Any  # a float, a NumPy array or a framework's tensor: the core never asks which
+
+
+class Backend(NamedTuple):
+    """The functions a front-end lends to the core, and the smallest normal number of its type."""
+
+    sigmoid: Callable[[Array], Array]  # only ever called with arguments <= 0
+    exp: Callable[[Array], Array]
+    log: Callable[[Array], Array]
+    sin: Callable[[Array], Array]
+    where: Callable[[Array, Array, Array], Array]
+    argmax: Callable[[Array], Array]  # over the last axis, which stays with length 1
+    one_hot: Callable[[Array, int], Array]  # indices (..., 1) and a number C to booleans (..., C)
+    sum: Callable[[Array, int], Array]  # over one axis, which stays with length 1
+    concat: Callable[[list[Array]], Array]  # along the last axis
+    tiny: float
+
+
+def _sigmoid(x: Array) -> Array:
+    e = np.exp(x)
+    return e / (1 + e)
+
+
+NUMPY = Backend(
+    sigmoid=_sigmoid,
+    exp=np.exp,
+    log=np.log,
+    sin=np.sin,
+    where=np.where,
+    argmax=lambda x: np.argmax(x, axis=-1, keepdims=True),
+    one_hot=lambda index, classes: index == np.arange(classes),
+    sum=lambda x, axis: np.sum(x, axis=axis, keepdims=True),
+    concat=lambda parts: np.concatenate(parts, axis=-1),
+    tiny=float(np.finfo(np.float64).tiny),
+)
+
+# Python's own floats: the arithmetic of a single set of counts, without NumPy's cost per call.
+FLOATS = NUMPY._replace(where=lambda condition, yes, no: yes if condition else no)
+
+
+def mirrored_sigmoid(z: Array, backend: Backend) -> tuple[Array, Array]:
+    """`sigmoid(z)` and `sigmoid(-z)`, both right to the last digits, and so are their slopes.
+
+    Only the smaller of the two comes from the sigmoid; `1 - s` is harmless while `s <= 1/2`. An
+    autodiff framework multiplies `s (1 - s)` for the slope, which would be 0 for `s` rounded to 1.
+
+    >>> p, q = mirrored_sigmoid(np.array([0.0, 40.0]), NUMPY)
+    >>> bool(q[1] == np.exp(-40.0)), float(p[0])
+    (True, 0.5)
+    """
+    positive = z >= 0
+    small = backend.sigmoid(backend.where(positive, -z, z))
+    large = 1 - small
+    return backend.where(positive, large, small), backend.where(positive, small, large)
+
+
+def top(x: Array, backend: Backend) -> Array:
+    """True at the largest entry of the last axis, once per row, also where several are equal."""
+    return backend.one_hot(backend.argmax(x), x.shape[-1])
+
+
+def mirrored_softmax(z: Array, backend: Backend) -> tuple[Array, Array]:
+    """The softmax over the last axis and its mirror `1 - p`, stable like `mirrored_sigmoid`.
+
+    The largest entry of each row is the unit of the others, and no gradient runs through it: the
+    usual softmax gradient subtracts nearly equal numbers where a row is sure, and goes silent.
+
+    >>> p, q = mirrored_softmax(np.array([[0.0, 50.0]]), NUMPY)
+    >>> bool(np.isclose(q[0, 1], np.exp(-50.0), rtol=1e-12))
+    True
+    """
+    first = top(z, backend)
+    peak = backend.sum(backend.where(first, z, 0.0), -1)
+    others = backend.where(first, 0.0, backend.exp(z - peak))
+    rest = backend.sum(others, -1)
+    whole = 1 + rest
+    p = backend.where(first, 1 / whole, others / whole)
+    return p, backend.where(first, rest / whole, 1 - p)
+
+
+def softmax_back(g: Array, p: Array, backend: Backend) -> Array:
+    """The gradient `g` with respect to `p = softmax(z)`, carried back to `z`, without cancellation.
+
+    >>> softmax_back(np.array([[1.0, 0.0]]), np.array([[0.5, 0.5]]), NUMPY).tolist()
+    [[0.25, -0.25]]
+    """
+    relative = g - backend.sum(backend.where(top(p, backend), g, 0.0), -1)
+    return p * (relative - backend.sum(p * relative, -1))

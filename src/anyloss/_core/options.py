@@ -1,0 +1,120 @@
+"""The arguments that all front-ends share, checked once."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import math
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from anyloss._core.counts import check_average, check_smooth, check_soft_labels
+from anyloss._core.formula import CELLS
+from anyloss._core.shapes import Options, PerSample, Task, ZeroDivision, make_options
+from anyloss.metrics import Metric, MetricSpec
+from anyloss.metrics import metric as find_metric
+from anyloss.steps import DEFAULT, Step, check_step
+
+
+class Settings(NamedTuple):
+    """What a loss computes."""
+
+    metric: Metric
+    steps: tuple[Step, ...]
+    smooth: float
+    cross_entropy: float
+    options: Options
+
+    def __str__(self) -> str:
+        """The metric, the steps, and every option that differs from its default."""
+        texts = [repr(self.metric), *map(repr, self.steps)]
+        given = {"smooth": self.smooth, "cross_entropy": self.cross_entropy}
+        defaults = {"smooth": 0.0, "cross_entropy": 0.0} | Options()._asdict()
+        for name, value in (given | self.options._asdict()).items():
+            if value != defaults[name]:
+                texts.append(f"{name}={value!r}")
+        return ", ".join(texts)
+
+
+def make_settings(
+    metric: MetricSpec | Metric = "f1",
+    *,
+    step: Step | None = None,
+    threshold: float | None = None,
+    thresholds: Sequence[float] | None = None,
+    average: str | None = "auto",
+    smooth: float = 0.0,
+    cross_entropy: float = 0.0,
+    from_logits: bool = True,
+    task: Task = "auto",
+    class_axis: int = 1,
+    per_sample: PerSample = False,
+    zero_division: ZeroDivision = "auto",
+    soft_labels: bool = False,
+    ignore_index: int | None = None,
+    validate: bool = True,
+    **params: float,
+) -> Settings:
+    """Check the arguments of a loss; `anyloss.torch.AnyLoss` explains them."""
+    if params:
+        check_names(metric, params)
+    chosen = find_metric(metric, **params)
+    check_average(chosen, average)
+    check_smooth(smooth)
+    if not 0 <= cross_entropy < math.inf:
+        raise ValueError(f"cross_entropy must be a number >= 0; got {cross_entropy!r}")
+    if cross_entropy and average in (None, "none"):
+        raise ValueError(
+            "cross_entropy is added to a loss of one number; got average=None, which gives one per "
+            "class"
+        )
+    options = make_options(
+        average=average, from_logits=from_logits, per_sample=per_sample, task=task,
+        class_axis=class_axis, zero_division=zero_division, soft_labels=soft_labels,
+        ignore_index=ignore_index, validate=validate,
+    )  # fmt: skip
+    steps = make_steps(step, threshold, thresholds)
+    for each in steps:
+        check_soft_labels(soft_labels, each)
+    return Settings(chosen, steps, smooth, float(cross_entropy), options)
+
+
+# Arguments of the front-ends beside those of `make_settings`.
+OTHER_ARGUMENTS = ("amplifying_scale", "axis_name", "group", "memory", "sync", "weight")
+
+
+def check_names(metric: MetricSpec | Metric, given: Iterable[str]) -> None:
+    """Refuse an argument that nothing takes, and name the one that was probably meant."""
+    chosen = find_metric(metric)
+    own = list(inspect.signature(chosen.function).parameters.values())[len(CELLS) :]
+    if any(each.kind is each.VAR_KEYWORD for each in own):
+        return
+    ours = [x for x in inspect.signature(make_settings).parameters if x != "params"]
+    known = [*(each.name for each in own), *ours, *OTHER_ARGUMENTS]
+    for name in given:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known are: {', '.join(known)}"
+            raise TypeError(f"unknown argument {name!r}; {hint}")
+
+
+def make_steps(
+    step: Step | None, threshold: float | None, thresholds: Sequence[float] | None
+) -> tuple[Step, ...]:
+    """The step, or one per threshold."""
+    if step is not None:
+        check_step(step)
+    if threshold is not None and (step is not None or thresholds is not None):
+        raise ValueError(
+            "threshold= is short for the default step at that threshold and stands alone; "
+            f"otherwise say it in the step, as in step=Linear(threshold={threshold})"
+        )
+    base = DEFAULT if step is None else step
+    if thresholds is None:
+        return (base if threshold is None else base.at(threshold),)
+    if isinstance(thresholds, int | float):
+        raise TypeError(f"thresholds must be a list of numbers; got {thresholds!r}")
+    steps = tuple(base.at(float(each)) for each in thresholds)
+    if not steps:
+        raise ValueError("thresholds must hold at least one number; got none")
+    return steps

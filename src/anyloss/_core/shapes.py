@@ -1,0 +1,382 @@
+"""Shapes: what comes in, brought into three axes.
+
+Every front-end brings its scores and labels into `(samples, rows, classes)`, and counts over the
+rows: one sample unless `per_sample` is set, one class for a binary task. What the shapes mean is
+decided here, by `layout`, for all of them: from shapes and types alone, never from values. The
+functions below run on any framework's tensors, through its `Backend`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from anyloss._core.backend import NUMPY, Array, Backend
+
+Task = Literal["auto", "binary", "multilabel", "multiclass"]
+ZeroDivision = Literal["auto", "skip", 0, 1]
+PerSample = bool | Literal["weighted"]
+
+TASKS = ("auto", "binary", "multilabel", "multiclass")
+ZERO_DIVISIONS = ("auto", "skip", 0, 1)
+PER_SAMPLE = (False, True, "weighted")
+
+
+class Options(NamedTuple):
+    """How a batch is to be read; `anyloss.torch.AnyLoss` explains each of them."""
+
+    average: str | None = "auto"
+    from_logits: bool = True
+    per_sample: PerSample = False
+    task: Task = "auto"
+    class_axis: int = 1
+    zero_division: ZeroDivision = "auto"
+    soft_labels: bool = False
+    ignore_index: int | None = None
+    validate: bool = True
+
+
+def make_options(**given: Any) -> Options:
+    """Options, each checked for what it may be."""
+    options = Options(**given)
+    for name, known in (
+        ("task", TASKS),
+        ("zero_division", ZERO_DIVISIONS),
+        ("per_sample", PER_SAMPLE),
+    ):
+        value = getattr(options, name)
+        if value not in known:
+            raise ValueError(f"{name} must be one of {', '.join(map(repr, known))}; got {value!r}")
+    for name in ("from_logits", "soft_labels", "validate"):
+        if getattr(options, name) not in (True, False):
+            raise TypeError(f"{name} must be True or False; got {getattr(options, name)!r}")
+    if isinstance(options.class_axis, bool) or not isinstance(options.class_axis, int):
+        raise TypeError(f"class_axis must be a whole number; got {options.class_axis!r}")
+    if not (options.ignore_index is None or isinstance(options.ignore_index, int)):
+        raise TypeError(f"ignore_index must be a whole number or None; got {given['ignore_index']}")
+    return options._replace(average=None if options.average == "none" else options.average)
+
+
+class Layout(NamedTuple):
+    """What the shapes of scores and labels mean, and how the classes are averaged."""
+
+    task: str  # "binary", "multilabel" or "multiclass"
+    average: str | None
+    classes: int  # columns of the scores
+    index_target: bool = False  # the labels are class indices, without the class axis
+    class_axis: int = 1  # counted from the front
+    per_sample: PerSample = False
+    zero_division: ZeroDivision = "auto"
+
+    @property
+    def exclusive(self) -> bool:
+        """Whether the average is over classes of which a row has one, not over labels."""
+        return self.task != "multilabel" and self.average != "binary"
+
+
+class Rows(NamedTuple):
+    """Scores, labels and weights in the three axes, and what their shapes meant."""
+
+    scores: Array
+    y: Array
+    weight: Array | None
+    layout: Layout
+    sample_weight: Array | None = None  # (samples, 1, 1): how much each counts in the mean
+
+
+Check = Callable[[Rows], None]
+
+
+def layout(
+    shape: tuple[int, ...],
+    target_shape: tuple[int, ...],
+    integer_target: bool,
+    options: Options = Options(),
+    own_form: bool = False,
+) -> Layout:
+    """Read the shapes, and refuse those that have two readings or need silent broadcasting.
+
+    `own_form` says whether the metric has a multiclass form of its own.
+
+    >>> layout((8, 3), (8,), integer_target=True)[:4]
+    ('multiclass', 'macro', 3, True)
+    >>> layout((4, 64, 64), (4, 64, 64), integer_target=True)
+    Traceback (most recent call last):
+        ...
+    ValueError: scores and labels of shape (4, 64, 64) have two readings: task='binary', every \
+number is a decision of its own (masks, tokens), or task='multilabel', 64 labels along \
+class_axis=1; got task='auto'. Say which; for one-hot labels of 64 classes write \
+task='multiclass'
+    """
+    shape, target_shape = tuple(shape), tuple(target_shape)
+    if not shape:
+        raise ValueError("the scores need at least one axis, such as (n,); got a single number")
+    axis = _class_axis(shape, options)
+    classes = shape[axis] if len(shape) > 1 and options.task != "binary" else 1
+    if classes == 0:
+        raise ValueError(f"the scores need at least one column; got shape {shape}")
+    indices = shape[:axis] + shape[axis + 1 :] if classes > 1 else None
+    task = _read_task(shape, target_shape, classes, axis, options.task)
+    index_target = task == "multiclass" and target_shape == indices
+    if index_target and not integer_target:
+        raise TypeError(
+            f"labels of shape {target_shape} for scores of shape {shape} are class indices and "
+            "must be integers"
+        )
+    if options.per_sample and len(shape) < (2 if options.task == "binary" else 3):
+        raise ValueError(
+            "per_sample counts within each sample and needs scores of shape (n, C, ...), such as "
+            f"(n, 1, height, width), or (n, ...) with task='binary'; got {shape}"
+        )
+    average = resolve_average(options.average, task, classes, own_form)
+    return Layout(
+        task, average, classes, index_target, axis, options.per_sample, options.zero_division
+    )
+
+
+def _class_axis(shape: tuple[int, ...], options: Options) -> int:
+    """The class axis, counted from the front; 1 where there is none."""
+    axis, axes = options.class_axis, len(shape)
+    if axes == 1 or options.task == "binary":
+        return 1
+    found = axis + axes if axis < 0 else axis
+    if not 1 <= found < axes:
+        raise ValueError(
+            f"class_axis must be an axis of the scores of shape {shape}, other than the first, "
+            f"which holds the samples; got {axis}"
+        )
+    return found
+
+
+def _read_task(
+    shape: tuple[int, ...], target: tuple[int, ...], classes: int, axis: int, task: str
+) -> str:
+    """The task that the shapes allow, or an error that says which word to write."""
+    same = target == shape
+    index = classes > 1 and target == shape[:axis] + shape[axis + 1 :]
+    if task == "multiclass" and classes == 1:
+        raise ValueError(
+            "task='multiclass' needs scores of shape (n, C) with C > 1 classes along "
+            f"class_axis={axis}; got {shape}"
+        )
+    if task == "multilabel" and len(shape) == 1:
+        raise ValueError(f"task='multilabel' needs scores of shape (n, C, ...); got {shape}")
+    if index and task in ("auto", "multiclass"):
+        return "multiclass"
+    if not same:
+        raise ValueError(_mismatch(shape, target, classes, axis, task))
+    if task != "auto":
+        return task
+    if classes == 1:
+        return "binary"
+    if len(shape) == 2:
+        return "multilabel"
+    raise ValueError(
+        f"scores and labels of shape {shape} have two readings: task='binary', every number is a "
+        f"decision of its own (masks, tokens), or task='multilabel', {classes} labels along "
+        f"class_axis={axis}; got task='auto'. Say which; for one-hot labels of {classes} classes "
+        "write task='multiclass'"
+    )
+
+
+def _mismatch(
+    shape: tuple[int, ...], target: tuple[int, ...], classes: int, axis: int, task: str
+) -> str:
+    """What to say of labels whose shape does not go with that of the scores."""
+    message = f"labels must have the shape of the scores, {shape}"
+    if task in ("auto", "multiclass") and classes > 1:
+        message += f", or hold class indices of shape {shape[:axis] + shape[axis + 1 :]}"
+    message += f"; got {target}. "
+    axes = (k for k in range(1, len(shape)) if shape[k] > 1)
+    others = [k for k in axes if shape[:k] + shape[k + 1 :] == target]
+    if task == "binary" and others:
+        return message + "Class indices are for task='multiclass'"
+    if others and others != [axis]:
+        last = others[-1] == len(shape) - 1
+        where = -1 if last else others[-1]
+        return message + (
+            f"If the classes lie along axis {others[-1]}, write class_axis={where}, or move them "
+            f"to axis 1, as in PyTorch, with {'input.movedim(-1, 1)' if last else 'movedim'}"
+        )
+    return message + "Nothing is broadcast: use squeeze or unsqueeze to match them"
+
+
+def resolve_average(average: str | None, task: str, classes: int, own_form: bool) -> str | None:
+    """The average over the classes that `"auto"` stands for; any other is checked for the task.
+
+    >>> resolve_average("auto", "multiclass", classes=5, own_form=True)
+    'multiclass'
+    """
+    if average == "none":
+        return None
+    binary = task == "binary" or (task == "multiclass" and classes == 2)
+    if average == "auto":
+        if binary:
+            return "binary"
+        return "multiclass" if own_form and task == "multiclass" else "macro"
+    if average == "binary" and not binary:
+        raise ValueError(
+            f"average='binary' needs a single column or two classes; got {classes} columns "
+            f"({task}). Use 'macro', 'micro', 'weighted' or None"
+        )
+    if average == "multiclass" and task == "multilabel":
+        raise ValueError(
+            "average='multiclass' needs one class per row: class indices, or task='multiclass' "
+            f"for one-hot labels; got {classes} labels that do not exclude each other"
+        )
+    return average
+
+
+def rows(x: Array, shape: tuple[int, ...], lay: Layout) -> Array:
+    """Scores, or labels or weights with or without the class axis, to `(samples, rows, C or 1)`.
+
+    `shape` is that of the scores.
+    """
+    n, axis = shape[0], lay.class_axis
+    if lay.task == "binary" or len(shape) == 1:
+        x = x.reshape((n, math.prod(shape[1:]), 1))
+    else:
+        before, after = math.prod(shape[1:axis]), math.prod(shape[axis + 1 :])
+        columns = shape[axis] if tuple(x.shape) == shape else 1
+        x = x.reshape((n, before, columns, after)).swapaxes(2, 3)
+        x = x.reshape((n, before * after, columns))
+    return x if lay.per_sample else x.reshape((1, x.shape[0] * x.shape[1], x.shape[2]))
+
+
+def as_scores(x: Array, shape: tuple[int, ...], lay: Layout) -> Array:
+    """`(samples, rows, C)` back to the shape of the scores: the inverse of `rows`."""
+    if lay.task == "binary" or len(shape) == 1:
+        return x.reshape(shape)
+    axis = lay.class_axis
+    before, after = math.prod(shape[1:axis]), math.prod(shape[axis + 1 :])
+    return x.reshape((shape[0], before, after, shape[axis])).swapaxes(2, 3).reshape(shape)
+
+
+def _weight_rows(
+    weight: Array, labels: Array, shape: tuple[int, ...], lay: Layout
+) -> tuple[Array, Array | None]:
+    """Weights per row, or per row and class, to the three axes; and those of whole samples."""
+    given, axis = tuple(weight.shape), lay.class_axis
+    full = shape[:axis] + shape[axis + 1 :] if lay.index_target else shape
+    if given == full:
+        return rows(weight, shape, lay).reshape(labels.shape), None
+    if given == shape[:1]:
+        n, columns = shape[0], 1 if lay.task == "binary" else shape[axis]
+        inner = math.prod(shape[1:]) // columns
+        # Zeros of the right shape, also where a label is NaN.
+        zeros = (labels == labels).reshape((n, inner, labels.shape[2]))[..., :1] * 0
+        per_row = (weight.reshape((n, 1, 1)) + zeros).reshape((*labels.shape[:2], 1))
+        return per_row, weight.reshape((n, 1, 1)) if lay.per_sample else None
+    expected = " or ".join(map(str, dict.fromkeys((shape[:1], full))))
+    raise ValueError(f"weight must have shape {expected}; got {given}")
+
+
+def arrange(
+    scores: Array,
+    target: Array,
+    weight: Array | None,
+    lay: Layout,
+    backend: Backend,
+    *,
+    ignore_index: int | None = None,
+    check: Check | None = None,
+) -> Rows:
+    """Scores, labels and weights in the three axes; see `spread`."""
+    shape = tuple(scores.shape)
+    z, labels, w, samples = rows(scores, shape, lay), rows(target, shape, lay), None, None
+    if weight is not None:
+        w, samples = _weight_rows(weight, labels, shape, lay)
+    return spread(Rows(z, labels, w, lay, samples), backend, ignore_index, check)
+
+
+def spread(
+    given: Rows, backend: Backend, ignore_index: int | None = None, check: Check | None = None
+) -> Rows:
+    """Leave out the rows that do not count; class indices become one column per class.
+
+    A row of weight 0, or with the label `ignore_index`, is no row, whatever else stands in it.
+    `check` is shown the rows before the indices are spread out. Where samples are counted by
+    themselves, a weight per sample says how much the sample counts in the mean over samples.
+    """
+    z, labels, w, lay, samples = given
+    if ignore_index is not None:
+        if lay.task == "multiclass" and not lay.index_target:
+            raise ValueError(
+                "ignore_index is a class index; one-hot labels have none. Give the rows to leave "
+                f"out weight 0; got ignore_index={ignore_index!r}"
+            )
+        keep = backend.where(labels == ignore_index, 0.0, 1.0)
+        w = keep if w is None else w * keep
+    if w is not None:
+        z, labels = backend.where(w == 0, 0.0, z), backend.where(w == 0, 0, labels)
+    if check is not None:
+        check(Rows(z, labels, w, lay, samples))
+    if samples is not None and w is not None:
+        w = backend.where(w > 0, w * 0.0 + 1.0, 0.0)
+    if lay.index_target:
+        labels = backend.where(backend.one_hot(labels, lay.classes), 1.0, 0.0)
+    return Rows(z, labels, w, lay, samples)
+
+
+def distributions(given: Rows, from_logits: bool) -> list[tuple[str, Array]]:
+    """What must sum to one over the classes, with its name: to be checked by a front-end."""
+    lay, found = given.layout, []
+    if lay.task == "multiclass" and not lay.index_target:
+        found.append(("one-hot labels", given.y))
+    if lay.task == "multiclass" and not from_logits:
+        found.append(("class probabilities", given.scores))
+    return found
+
+
+def check_values(given: Rows, from_logits: bool) -> None:
+    """Refuse NumPy rows whose numbers cannot be what they are said to be."""
+    z, y, w, lay, _ = given
+    _check_range("labels", y, 0, lay.classes - 1 if lay.index_target else 1)
+    if w is not None:
+        _check_range("weights", w, 0, np.finfo(float).max)
+    if from_logits:
+        limit = np.finfo(float).max if lay.task == "multiclass" else np.inf
+        _check_range("logits", z, -limit, limit)
+    else:
+        _check_range("probabilities (pass from_logits=True for logits)", z, 0, 1)
+    for what, x in distributions(given, from_logits):
+        present = np.ones(x.shape[:2], bool) if w is None else (w > 0).any(-1)
+        _check_range(f"the sums over the classes of {what}", x.sum(-1)[present], 0.99, 1.01)
+
+
+def prepare(
+    y_true: Array,
+    y_score: Array,
+    options: Options,
+    *,
+    weight: Array | None = None,
+    own_form: bool = False,
+) -> Rows:
+    """Check NumPy scores and labels and bring them into the three axes."""
+    scores, labels = np.asarray(y_score), np.asarray(y_true)
+    if scores.dtype.kind not in "fiub" or labels.dtype.kind not in "fiub":
+        raise TypeError(
+            f"scores and labels must be numbers; got {scores.dtype} scores, {labels.dtype} labels"
+        )
+    integer = labels.dtype.kind in "iu"
+    lay = layout(scores.shape, labels.shape, integer, options, own_form)
+    return arrange(
+        scores.astype(float),
+        labels if lay.index_target else labels.astype(float),
+        None if weight is None else np.asarray(weight, dtype=float),
+        lay,
+        NUMPY,
+        ignore_index=options.ignore_index,
+        check=partial(check_values, from_logits=options.from_logits),
+    )
+
+
+def _check_range(what: str, x: Array, low: float, high: float) -> None:
+    if x.size and not (x.min() >= low and x.max() <= high):
+        raise ValueError(
+            f"{what} must lie in [{low}, {high}], with no NaN; got {x.min()} to {x.max()}"
+        )

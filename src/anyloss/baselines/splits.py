@@ -1,0 +1,62 @@
+"""Splits: which rows a method is fitted on, and how it is tested; the same for every method."""
+
+from __future__ import annotations
+
+import zlib
+from typing import Any
+
+import numpy as np
+
+from anyloss._core.backend import Array
+from anyloss.baselines.methods import Split
+
+MODELS = {"linear": (), "mlp": (8,)}  # and the trees of `anyloss.baselines.boosted`
+INNER = 5
+
+
+def check_sizes(folds: int, repeats: int, rows: int) -> None:
+    """Refuse sizes that no study can have."""
+    if folds < 2 or repeats < 1 or rows < 50:
+        raise ValueError(
+            "a study needs at least 2 folds, 1 repeat and 50 rows; got "
+            f"{folds}, {repeats} and {rows}"
+        )
+
+
+def new_split(X: Any, y: Any, test: Any, hidden: tuple[int, ...], seed: int) -> Split:
+    """Rows to fit and to test as the methods take them: scaled, with two sets of inner folds."""
+    from sklearn.model_selection import StratifiedKFold
+    from sklearn.preprocessing import StandardScaler
+
+    scaler = StandardScaler().fit(X)
+    rows = scaler.transform(X)
+    inner, other = (
+        list(StratifiedKFold(INNER, shuffle=True, random_state=s).split(rows, y))
+        for s in (seed, seed + 1000)
+    )
+    return Split(rows, y, scaler.transform(test), inner, other, hidden, seed)
+
+
+def check_rarer(y: Any, folds: int) -> None:
+    """Refuse labels of which not every fold, and every fold within it, can hold one out.
+
+    >>> check_rarer(np.array([0] * 90 + [1] * 5), folds=5)
+    Traceback (most recent call last):
+        ...
+    ValueError: 5 rows of the rarer class are too few for 5 folds with 5 in each: take fewer folds
+    """
+    least = min(int(y.sum()), int((1 - y).sum()))
+    if least < folds or least - -(-least // folds) < INNER:
+        raise ValueError(
+            f"{least} rows of the rarer class are too few for {folds} folds with {INNER} in each: "
+            "take fewer folds"
+        )
+
+
+def fingerprint(X: Array, y: Array) -> str:
+    """What tells these rows and labels from others of the same name.
+
+    >>> fingerprint(np.zeros((2, 1)), np.ones(2)) == fingerprint(np.zeros((2, 1)), np.zeros(2))
+    False
+    """
+    return f"{zlib.crc32(np.ascontiguousarray(X).tobytes() + y.tobytes()):08x}"

@@ -1,0 +1,15 @@
+"""Our measurements against the baselines, on real data: `anyloss bench`."""
+
+from anyloss.benchmark.datasets import Dataset, bundled, from_folder, from_openml
+from anyloss.benchmark.protocol import Study, read_results, run, usable
+
+__all__ = [
+    "Dataset",
+    "Study",
+    "bundled",
+    "from_folder",
+    "from_openml",
+    "read_results",
+    "run",
+    "usable",
+]

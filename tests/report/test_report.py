@@ -1,0 +1,415 @@
+"""The report: its numbers are scikit-learn's, and a browser shows it."""
+
+import base64
+import dataclasses
+import html
+import re
+import shutil
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from scipy.spatial.distance import cdist
+from sklearn import metrics
+from sklearn.datasets import load_breast_cancer
+from sklearn.inspection import permutation_importance
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import train_test_split
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import anyloss
+from anyloss.report import curves, render, words, write
+from anyloss.sklearn import AnyLossClassifier
+from anyloss.tabular.result import Importance, Result, Rival
+
+SECTIONS = [
+    "answer", "decisions", "threshold", "training", "ranking", "baselines", "columns", "data", "again",
+]  # fmt: skip
+NASTY = {
+    "script": "<script>document.title='taken'</script>",
+    "quotes": "\"><img src=x onerror=alert(1)> 'a' & b",
+    "long": "an_unbroken_name_" * 40,
+    "many words": "so many words " * 40,
+    "arabic": "العمر بالسنوات",
+    "emoji": "👩‍👩‍👧 height",
+    "hidden": "a\x00b\u202ec\ud800\n\nd",
+}
+
+
+@pytest.fixture(scope="module")
+def result():
+    """A true model of noisy data, so that it makes errors worth a report."""
+    data = load_breast_cancer()
+    y = 1 - data.target  # malignant is positive
+    rng = np.random.default_rng(0)
+    X = data.data + 2.5 * data.data.std(axis=0) * rng.normal(size=data.data.shape)
+    X, X_test, y, y_test = train_test_split(X, y, test_size=0.3, stratify=y, random_state=0)
+    model = AnyLossClassifier("f1", pos_label=1, random_state=0).fit(X, y)
+    plain = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, y)
+    p, rival = model.predict_proba(X_test)[:, 1], plain.predict(X_test)
+    draws = [rng.integers(0, len(y_test), len(y_test)) for _ in range(200)]
+    ours, theirs = (
+        np.array([metrics.f1_score(y_test[i], called[i]) for i in draws])
+        for called in (p > 0.5, rival)
+    )
+    found = permutation_importance(model, X_test, y_test, n_repeats=3, random_state=0)
+    score, other = metrics.f1_score(y_test, p > 0.5), metrics.f1_score(y_test, rival)
+    steps = np.arange(len(model.history_))
+    return Result(
+        model=model,
+        model_name="linear",
+        metric="f1",
+        target="diagnosis",
+        positive="malignant",
+        negative="benign",
+        score=score,
+        interval=tuple(np.quantile(ours, [0.025, 0.975])),
+        counts=anyloss.counts(y_test, p),
+        y_test=y_test,
+        p_test=p,
+        curve=np.column_stack([steps, model.history_, model.history_]),
+        rivals=(
+            Rival(
+                "cross-entropy at 0.5",
+                other,
+                score - other,
+                tuple(np.quantile(ours - theirs, [0.025, 0.975])),
+            ),
+            Rival("always malignant", 0.545, score - 0.545, (0.13, 0.3)),
+        ),
+        candidates={"linear": 0.83, "mlp": 0.81},
+        importances=tuple(
+            map(Importance, data.feature_names, found.importances_mean, found.importances_std)
+        ),
+        facts={
+            "rows": 569, "train_rows": len(y), "test_rows": len(y_test), "positives": 212,
+            "columns": 30, "numbers": 30, "texts": 0, "missing": 0.0004, "dropped": ["id"],
+        },
+        warnings=("column 'worst area' alone nearly gives the label.",),
+        settings={
+            "command": "anyloss fit cancer.csv --target diagnosis --metric f1 --out model/",
+            "source": "cancer.csv", "seed": 0, "test_share": 0.3, "date": "2026-11-16",
+            "versions": {"anyloss": anyloss.__version__}, "positive_named": False,
+        },
+    )  # fmt: skip
+
+
+def text_of(page):
+    """What a reader sees: one line, without tags, isolates and hard spaces."""
+    body = re.sub(r"<style>.*?</style>", " ", page, flags=re.DOTALL)
+    plain = html.unescape(re.sub(r"<[^>]+>", " ", body))
+    return " ".join(re.sub("[\u2068\u2069]", "", plain).split())
+
+
+def pictures_of(page):
+    return [ElementTree.fromstring(x) for x in re.findall(r"<svg.*?</svg>", page, re.DOTALL)]
+
+
+def with_votes(result, y, p, metric="f1", **changes):
+    """A result for other rows and votes."""
+    y, p = np.asarray(y), np.asarray(p, dtype=float)
+    score = anyloss.score(y, p, metric)
+    return dataclasses.replace(
+        result, metric=metric, y_test=y, p_test=p, counts=anyloss.counts(y, p), score=score,
+        **{"interval": (score - 0.1, score + 0.1), **changes},
+    )  # fmt: skip
+
+
+def test_the_numbers_are_those_of_scikit_learn(result):
+    text = text_of(render(result))
+    y, p = result.y_test, result.p_test
+    called = p > 0.5
+    (tn, fp), (fn, tp) = metrics.confusion_matrix(y, called)
+    low, high = result.interval
+    assert (
+        f"F1 is {metrics.f1_score(y, called):.2f} (95 %: {low:.2f} to {high:.2f}) on {len(y)} rows "
+        f"the model had never seen: it finds {100 * tp / (tp + fn):.0f} % of diagnosis = malignant "
+        f"({tp} of {tp + fn}) and is right in {100 * tp / (tp + fp):.0f} % of its alarms "
+        f"({tp} of {tp + fp})."
+    ) in text
+    for number, word in ((tp, "found"), (fn, "missed"), (fp, "false alarms"), (tn, "left alone")):
+        assert f"{number} {word}" in text
+    for name, reference in (
+        ("Precision the share of alarms that are right", metrics.precision_score(y, called)),
+        ("Recall the share of positives that are found", metrics.recall_score(y, called)),
+        ("the mean of recall and specificity", metrics.balanced_accuracy_score(y, called)),
+        ("decision and label, in [-1, 1]", metrics.matthews_corrcoef(y, called)),
+        ("the share of rows decided rightly", metrics.accuracy_score(y, called)),
+        ("Average precision", metrics.average_precision_score(y, p)),
+        ("Area under the curve", metrics.roc_auc_score(y, p)),
+        ("cross-entropy at 0.5", result.rivals[0].score),
+    ):
+        assert f"{name} {reference:.3f}" in text
+    best = max(metrics.f1_score(y, p > t) for t in p)
+    assert f"with {best:.3f}: what luck could add" in text
+    moved = text_of(render(with_votes(result, y, p**3, interval=(0.6, 0.7))))
+    assert f"with {best:.3f}: more than luck explains." in moved
+    first = max(result.importances, key=lambda each: each.drop)
+    assert f"{first.column}: {first.drop:.3f} {first.drop:.3f} ± {first.deviation:.3f}" in text
+
+
+def test_what_the_data_are_and_how_to_do_it_again(result):
+    text = text_of(render(result))
+    for part in (
+        "1 warning about the data",
+        "Column 'worst area' alone nearly gives the label.",
+        "37 % of the rows (212 of 569); taken as positive because it is the rarer class",
+        "569: 398 to train, 171 to test",
+        "Empty cells 0.1 %",
+        "Columns left out id",
+        "the 15 largest of 30 measured",
+        "Seed 0",
+        "30 % of the rows, both classes in proportion",
+        f"anyloss {anyloss.__version__}",
+        "The vote is not a probability",
+        "linear chosen 0.830",
+    ):
+        assert part in text
+
+
+def test_the_command_can_be_copied_as_it_is(result):
+    command = "anyloss fit 'my  data.csv' --target diagnosis"
+    page = render(dataclasses.replace(result, settings={**result.settings, "command": command}))
+    assert html.unescape(re.search("<code>(.*)</code>", page)[1]) == command
+
+
+def test_the_line_is_the_metric_at_every_threshold(result):
+    x, y = curves.against_threshold(result.y_test, result.p_test, anyloss.metric("mcc"))
+    assert len(x) > 150
+    for threshold, value in zip(x[1:], y[1:], strict=True):
+        called = result.p_test > threshold
+        assert value == pytest.approx(metrics.matthews_corrcoef(result.y_test, called), abs=1e-12)
+    at_half = y[np.searchsorted(x, 0.5, side="right") - 1]
+    assert at_half == pytest.approx(anyloss.score(result.y_test, result.p_test, "mcc"))
+
+
+def test_thousands_of_rows_keep_their_shape():
+    rng = np.random.default_rng(0)
+    y = rng.random(200_000) < 0.01
+    p = 1 / (1 + np.exp(-rng.normal(size=len(y)) - 2.5 * y + 5))
+    false_alarms, recall, _ = metrics.roc_curve(y, p)
+    curve = curves.roc(y, p)
+    assert 100 < len(curve.x) <= 300
+    whole, shown = (np.column_stack(points) for points in ((false_alarms, recall), curve[:2]))
+    assert cdist(whole, shown, "cityblock").min(axis=1).max() < 2 / 298
+    x, scores = curves.against_threshold(y * 1, p, anyloss.metric("f1"))
+    assert (x[0], x[-1], len(x) <= 300) == (0, 1, True)
+    for threshold in rng.random(50):
+        shown = scores[np.searchsorted(x, threshold, side="right") - 1]
+        assert shown == pytest.approx(metrics.f1_score(y, p > threshold), abs=0.02)
+
+
+def test_thin_takes_no_more_than_asked():
+    rng = np.random.default_rng(0)
+    for rows in (3, 10, 11, 1000):
+        x, y = np.arange(rows) * 1.0, rng.random(rows)
+        kept, _ = curves.thin(x, y, most=10)
+        assert len(kept) <= 10
+        assert (kept[0], kept[-1]) == (0, rows - 1)
+
+
+def test_names_are_text_and_nothing_else(result):
+    names = list(NASTY.values())
+    nasty = dataclasses.replace(
+        result, target=names[0], positive=names[1], negative=names[2], model_name=names[3],
+        rivals=tuple(dataclasses.replace(result.rivals[0], name=x) for x in names),
+        importances=tuple(Importance(x, 0.1, 0.01) for x in names),
+        candidates=dict.fromkeys(names, 0.5), warnings=tuple(names),
+        facts={**result.facts, "dropped": names * 5},
+        settings={**result.settings, "command": names[0], "source": names[1]},
+    )  # fmt: skip
+    page = render(nasty)
+    text = text_of(page)
+    assert not re.search("<(script|img)", page)
+    for name in ("script", "quotes", "arabic", "emoji"):
+        assert NASTY[name] in text
+    assert "a\ufffdb\ufffdc\ufffd d" in text
+    assert "and 15 more" in text
+    assert page.encode("utf-8")
+    assert len(pictures_of(page)) == 5 + 7 + 7
+
+
+@pytest.mark.parametrize(
+    ("score", "low", "high", "words_of_it"),
+    [
+        (0.7, -0.01, 0.05, "There is no clear difference from the best baseline, b (0.700)"),
+        (0.7, 0.0, 0.05, "There is no clear difference"),
+        (0.7, 0.01, 0.05, "clearly better than the best baseline, b (0.700)"),
+        (0.7, -0.05, -0.01, "The baseline b (0.700) is clearly better"),
+    ],
+)
+def test_the_best_baseline_is_judged_honestly(result, score, low, high, words_of_it):
+    rivals = Rival("a", 0.2, 0.5, (0.4, 0.6)), Rival("b", score, (low + high) / 2, (low, high))
+    text = text_of(words.against_baselines(dataclasses.replace(result, rivals=rivals)))
+    assert words_of_it in text
+
+
+ODD = {
+    "bare": lambda r: dataclasses.replace(
+        r, rivals=(), importances=(), candidates={}, warnings=(), curve=np.zeros((0, 3))
+    ),
+    "two positives": lambda r: with_votes(r, [1, 1, 0, 0, 0], [0.9, 0.2, 0.6, 0.1, 0.1]),
+    "no alarm": lambda r: with_votes(r, [1, 0, 0], [0.4, 0.4, 0.4]),
+    "one class": lambda r: with_votes(r, [0, 0, 0], [0.4, 0.6, 0.1]),
+    "one row": lambda r: with_votes(r, [1], [1.0]),
+    "perfect": lambda r: with_votes(r, [1, 0, 0], [1.0, 0.0, 0.0], interval=(1.0, 1.0)),
+    "money": lambda r: with_votes(
+        r, [1, 1, 0, 0] * 50, [0.9, 0.2, 0.6, 0.1] * 50, "100*tp - 300*fp", interval=(-2e4, 3e3)
+    ),
+    "negative": lambda r: with_votes(r, [1, 0], [0.1, 0.9], "mcc", interval=(-1.0, -0.5)),
+    "one step": lambda r: dataclasses.replace(r, curve=np.array([[5.0, 0.5, 0.5]])),
+    "no soft score": lambda r: dataclasses.replace(
+        r, curve=np.array([[0.0, np.nan, 0.5], [1.0, np.nan, 0.6]])
+    ),
+    "nothing known": lambda r: dataclasses.replace(
+        r,
+        interval=(np.nan, np.nan),
+        rivals=(Rival("a", np.nan, np.nan, (np.nan, np.nan)), Rival("b", 0.5, 0.0, (0.0, 0.0))),
+        importances=(Importance("x", np.nan, np.nan), Importance("y", 0.0, np.nan)),
+        curve=np.full((4, 3), np.nan),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_odd_results_give_a_whole_page(result, odd):
+    page = render(ODD[odd](result))
+    assert not re.search(r"\b(nan|inf|None)\b", page)
+    assert re.findall(r'<(?:header|section) id="(\w+)"', page) == SECTIONS
+    for picture in pictures_of(page):
+        left, top, width, height = map(float, picture.get("viewBox").split())
+        assert picture[0].tag == "title"
+        for part in picture.iter():
+            for key in ("x", "x1", "x2", "cx"):
+                assert left <= float(part.get(key, left)) <= left + width
+            for key in ("y", "y1", "y2", "cy"):
+                assert top <= float(part.get(key, top)) <= top + height
+
+
+def test_odd_results_say_what_is_missing(result):
+    bare = text_of(render(ODD["bare"](result)))
+    for part in (
+        "It was not compared with other ways of training.",
+        "No record of the training was kept",
+        "The influence of the columns was not measured.",
+        "Nothing suspicious was found.",
+    ):
+        assert part in bare
+    assert "and raises no alarm." in text_of(render(ODD["no alarm"](result)))
+    one = text_of(render(ODD["one class"](result)))
+    assert "none of them is diagnosis = malignant; it is right in 0 % of its alarms (0 of 1)" in one
+    assert "the test rows are of one" in one
+    money = text_of(render(ODD["money"](result)))
+    assert "The score is −10,000 (95 %: −20,000 to 3,000) on 200 rows" in money
+    assert "The score: 100*tp - 300*fp." in money
+
+
+def test_one_file_that_asks_for_nothing(result, tmp_path):
+    rng = np.random.default_rng(0)
+    y = rng.random(20_000) < 0.2
+    large = with_votes(result, y * 1, (0.3 * y + 0.7 * rng.random(len(y))).clip(0, 1))
+    path = write(large, tmp_path / "report.html")
+    page = path.read_text(encoding="utf-8")
+    assert page.startswith("<!doctype html>")
+    assert len(page) < 150_000
+    assert not re.search(r"https?://|url\(|@import|<script|<link|<img|<iframe", page)
+    assert set(re.findall(r'(?:href|src)="([^"]*)"', page)) == {"#data"}
+    assert [x.name for x in tmp_path.iterdir()] == ["report.html"]
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """Debian's Chromium without a window."""
+    webdriver = pytest.importorskip("selenium.webdriver")
+    chromium, driver = (shutil.which(x) for x in ("chromium", "chromedriver"))
+    if not (chromium and driver):
+        pytest.skip("no browser: install chromium and chromium-driver")
+    options = webdriver.ChromeOptions()
+    options.binary_location = chromium
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    for option in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
+        options.add_argument(option)
+    running = webdriver.Chrome(options, webdriver.ChromeService(driver))
+    yield running
+    running.quit()
+
+
+def show(browser, path, width=1100, scheme="light", media="screen"):
+    features = [{"name": "prefers-color-scheme", "value": scheme}]
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": media, "features": features})
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    browser.get(path.as_uri())
+
+
+def colour(browser, selector, kind):
+    """The relative luminance of a colour as it is shown, as WCAG defines it."""
+    code = "return getComputedStyle(document.querySelector(arguments[0]))[arguments[1]]"
+    shown = browser.execute_script(code, selector, kind)
+    channels = np.array([int(x) for x in re.findall(r"\d+", shown)[:3]]) / 255
+    linear = np.where(channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)
+    return float(linear @ [0.2126, 0.7152, 0.0722])
+
+
+@pytest.fixture(scope="module")
+def page(result, tmp_path_factory):
+    return write(result, tmp_path_factory.mktemp("report") / "report.html")
+
+
+def test_a_browser_opens_it(browser, page):
+    show(browser, page)
+    assert browser.get_log("browser") == []
+    assert "diagnosis" in browser.title
+    for section in SECTIONS:
+        assert browser.find_element("id", section).is_displayed()
+        assert browser.find_element("id", section).size["height"] > 60
+    for picture in browser.find_elements("css selector", "figure svg"):
+        assert picture.size["width"] > 200
+        left, right = picture.rect["x"], picture.rect["x"] + picture.rect["width"]
+        for word in picture.find_elements("tag name", "text"):
+            assert left <= word.rect["x"] <= word.rect["x"] + word.rect["width"] <= right, word.text
+    levels = [x.tag_name for x in browser.find_elements("css selector", "h1, h2, h3")]
+    assert levels == ["h1"] + ["h2"] * 8
+
+
+@pytest.mark.parametrize("odd", ["plain", "nasty"])
+@pytest.mark.parametrize("width", [320, 390, 1100])
+def test_no_page_is_wider_than_its_screen(browser, result, tmp_path, width, odd):
+    names = list(NASTY.values()) if odd == "nasty" else ["age"]
+    changed = dataclasses.replace(
+        result, target=names[0], positive=names[-5 % len(names)], negative=names[-1],
+        importances=tuple(Importance(x, 0.1, 0.01) for x in names),
+        rivals=tuple(Rival(x, 0.5, 0.1, (0.0, 0.2)) for x in names), warnings=tuple(names),
+    )  # fmt: skip
+    show(browser, write(changed, tmp_path / "report.html"), width)
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+    assert browser.get_log("browser") == []
+    assert browser.title != "taken"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_colours_follow_the_screen_and_can_be_read(browser, page, scheme):
+    show(browser, page, scheme=scheme)
+    ground = colour(browser, "body", "backgroundColor")
+    assert ground < 0.05 if scheme == "dark" else ground > 0.9
+    for selector, kind in (
+        ("body", "color"),
+        (".quiet", "color"),
+        ("a", "color"),
+        (".picture .tick", "fill"),
+        (".picture .line.first", "stroke"),
+        (".picture .chosen", "fill"),
+    ):
+        light, dark = sorted((ground, colour(browser, selector, kind)), reverse=True)
+        assert (light + 0.05) / (dark + 0.05) >= 4.5, selector
+
+
+def test_it_prints_dark_on_white_even_from_a_dark_screen(browser, page):
+    show(browser, page, scheme="dark", media="print")
+    assert colour(browser, "body", "color") < 0.05
+    assert colour(browser, ".picture .tick", "fill") < 0.2
+    printed = browser.execute_cdp_cmd("Page.printToPDF", {"printBackground": True})
+    pdf = base64.b64decode(printed["data"])
+    assert pdf.startswith(b"%PDF")
+    assert 2 <= len(re.findall(rb"/Type /Page\b", pdf)) <= 6
