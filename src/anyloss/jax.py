@@ -7,7 +7,7 @@ outside of transformations and on the CPU, where looking at them costs no wait.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -32,8 +32,17 @@ from anyloss._core.counts import (
     whole_score,
 )
 from anyloss._core.options import Settings, make_settings
-from anyloss._core.shapes import Rows, arrange, check_values, layout
+from anyloss._core.shapes import (
+    PerSample,
+    Rows,
+    Task,
+    ZeroDivision,
+    arrange,
+    check_values,
+    layout,
+)
 from anyloss.metrics import Metric, MetricSpec
+from anyloss.steps import Step
 
 __all__ = ["any_loss", "score", "soft_score"]
 
@@ -65,7 +74,21 @@ def any_loss(
     *,
     weight: ArrayLike | None = None,
     axis_name: AxisName | None = None,
-    **arguments: Any,
+    step: Step | None = None,
+    threshold: float | None = None,
+    thresholds: Sequence[float] | None = None,
+    average: str | None = "auto",
+    smooth: float = 0.0,
+    cross_entropy: float = 0.0,
+    from_logits: bool = True,
+    task: Task = "auto",
+    class_axis: int = 1,
+    per_sample: PerSample = False,
+    zero_division: ZeroDivision = "auto",
+    soft_labels: bool = False,
+    ignore_index: int | None = None,
+    validate: bool = True,
+    **params: float,
 ) -> Array:
     """One minus the soft metric: a scalar to minimise, or one loss per class with `average=None`.
 
@@ -77,10 +100,10 @@ def any_loss(
         weight: one per row, or of the labels' shape. Weight 2 is the row twice.
         axis_name: inside `shard_map` (or `pmap`), the mesh axis over which the rows are split. The
             counts are summed over it, so that every device gets the loss of the undivided batch.
-        **arguments: `step`, `threshold`, `thresholds`, `average`, `smooth`, `cross_entropy`,
-            `from_logits`, `task`, `class_axis` (-1 for channels last), `per_sample`,
-            `zero_division`, `soft_labels`, `ignore_index`, `validate` and the parameters of the
-            metric, as in `anyloss.torch.AnyLoss`.
+        step, threshold, thresholds, average, smooth, cross_entropy, from_logits, task, per_sample,
+            zero_division, soft_labels, ignore_index, validate: as in `anyloss.torch.AnyLoss`.
+        class_axis: the axis of the classes or labels; -1 for channels last.
+        **params: parameters of the metric, such as `beta=2` for `"fbeta"`.
 
     >>> logits, labels = jnp.array([2.0, -1.0, 0.5, -2.0]), jnp.array([1, 0, 1, 0])
     >>> print(round(any_loss(logits, labels, "f1").item(), 4))
@@ -89,7 +112,24 @@ def any_loss(
     >>> bool(gradient[0] < 0 < gradient[1])
     True
     """
-    settings = make_settings(metric, **arguments)
+    settings = make_settings(
+        metric,
+        step=step,
+        threshold=threshold,
+        thresholds=thresholds,
+        average=average,
+        smooth=smooth,
+        cross_entropy=cross_entropy,
+        from_logits=from_logits,
+        task=task,
+        class_axis=class_axis,
+        per_sample=per_sample,
+        zero_division=zero_division,
+        soft_labels=soft_labels,
+        ignore_index=ignore_index,
+        validate=validate,
+        **params,
+    )
     rows, checked = _rows(logits, labels, weight, settings)
     loss = 1 - _mean_score(rows, checked, axis_name, settings)
     if settings.cross_entropy:
@@ -107,7 +147,21 @@ def soft_score(
     *,
     weight: ArrayLike | None = None,
     axis_name: AxisName | None = None,
-    **arguments: Any,
+    step: Step | None = None,
+    threshold: float | None = None,
+    thresholds: Sequence[float] | None = None,
+    average: str | None = "auto",
+    smooth: float = 0.0,
+    cross_entropy: float = 0.0,
+    from_logits: bool = True,
+    task: Task = "auto",
+    class_axis: int = 1,
+    per_sample: PerSample = False,
+    zero_division: ZeroDivision = "auto",
+    soft_labels: bool = False,
+    ignore_index: int | None = None,
+    validate: bool = True,
+    **params: float,
 ) -> Array:
     """The soft metric, which has a gradient; the arguments are those of `any_loss`.
 
@@ -115,7 +169,24 @@ def soft_score(
     >>> print(round(soft_score(jnp.array([2.0, -1.0, 0.5, -2.0]), labels, "f1").item(), 4))
     0.7726
     """
-    settings = make_settings(metric, **arguments)
+    settings = make_settings(
+        metric,
+        step=step,
+        threshold=threshold,
+        thresholds=thresholds,
+        average=average,
+        smooth=smooth,
+        cross_entropy=cross_entropy,
+        from_logits=from_logits,
+        task=task,
+        class_axis=class_axis,
+        per_sample=per_sample,
+        zero_division=zero_division,
+        soft_labels=soft_labels,
+        ignore_index=ignore_index,
+        validate=validate,
+        **params,
+    )
     return _mean_score(*_rows(logits, labels, weight, settings), axis_name, settings)
 
 
@@ -126,14 +197,45 @@ def score(
     *,
     weight: ArrayLike | None = None,
     axis_name: AxisName | None = None,
-    **arguments: Any,
+    step: Step | None = None,
+    threshold: float | None = None,
+    thresholds: Sequence[float] | None = None,
+    average: str | None = "auto",
+    smooth: float = 0.0,
+    cross_entropy: float = 0.0,
+    from_logits: bool = True,
+    task: Task = "auto",
+    class_axis: int = 1,
+    per_sample: PerSample = False,
+    zero_division: ZeroDivision = "auto",
+    soft_labels: bool = False,
+    ignore_index: int | None = None,
+    validate: bool = True,
+    **params: float,
 ) -> Array:
     """The true metric of the hard decisions; the arguments are those of `any_loss`.
 
     >>> print(score(jnp.array([2.0, -1.0, 0.5, -2.0]), jnp.array([1, 0, 1, 1]), "recall").item())
     0.6666666865348816
     """
-    settings = make_settings(metric, **arguments)
+    settings = make_settings(
+        metric,
+        step=step,
+        threshold=threshold,
+        thresholds=thresholds,
+        average=average,
+        smooth=smooth,
+        cross_entropy=cross_entropy,
+        from_logits=from_logits,
+        task=task,
+        class_axis=class_axis,
+        per_sample=per_sample,
+        zero_division=zero_division,
+        soft_labels=soft_labels,
+        ignore_index=ignore_index,
+        validate=validate,
+        **params,
+    )
     return _mean_score(*_rows(logits, labels, weight, settings), axis_name, settings, hard=True)
 
 

@@ -16,7 +16,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import ClassVar, Self
+from typing import ClassVar, Self, TypeVar
 
 import numpy as np
 
@@ -31,6 +31,9 @@ from anyloss._core.backend import (
 )
 
 SIGNIFICAND_BITS = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8}
+
+
+StepClass = TypeVar("StepClass", bound="Step")
 
 
 class Step(ABC):
@@ -102,6 +105,22 @@ class Step(ABC):
             )
 
 
+STEPS: dict[str, type[Step]] = {}  # by name, as they are saved with a model
+
+
+def register(kind: type[StepClass]) -> type[StepClass]:
+    """Make a step known by its name, so that what uses it can be saved and loaded.
+
+    A step is a frozen dataclass that defines `both` and `density`, and `multiclass` and
+    `multiclass_back` if it has a form for several classes.
+
+    >>> STEPS["Amplified"](10.0)
+    Amplified(scale=10.0, threshold=0.5)
+    """
+    STEPS[kind.__name__] = kind
+    return kind
+
+
 def _require(inside: Callable[[float], bool], name: str, expected: str, got: object) -> None:
     if not isinstance(got, int | float | np.number):
         raise TypeError(f"{name} must be a number, {expected}; got {got!r}")
@@ -125,6 +144,7 @@ def check_step(step: Step) -> None:
         raise TypeError(f"step must be one of anyloss.steps; got {given}")
 
 
+@register
 @dataclass(frozen=True)
 class Amplified(Step):
     """AnyLoss's approximation, also the sigmoid Heaviside: `sigmoid(scale (p - threshold))`.
@@ -166,6 +186,7 @@ class Amplified(Step):
         return -math.log(tiny) / max(self.threshold, 1 - self.threshold)
 
 
+@register
 @dataclass(frozen=True)
 class Linear(Step):
     """The five-point linear Heaviside of Bridging the Gap, through (0, 0), (t, 1/2) and (1, 1).
@@ -209,6 +230,7 @@ class Linear(Step):
         )
 
 
+@register
 @dataclass(frozen=True)
 class RaisedCosine(Step):
     """SOL's raised cosine: the threshold is random within `threshold -+ delta`.
@@ -241,6 +263,7 @@ class RaisedCosine(Step):
         return backend.sin(math.pi / 2 * margin) ** 2 / self.delta
 
 
+@register
 @dataclass(frozen=True)
 class Uniform(Step):
     """A threshold that is equally likely everywhere; at 0.5 the soft decision is the probability.
@@ -299,6 +322,7 @@ class Uniform(Step):
         return (p, q) if self.is_identity else super().multiclass(p, q, backend)
 
 
+@register
 @dataclass(frozen=True)
 class LogitSigmoid(Step):
     """sigmoidF1: `sigmoid(scale (z + offset))` of the logit `z`; with the defaults `a = p`.
@@ -326,6 +350,7 @@ class LogitSigmoid(Step):
         return self.scale * a * b
 
 
+@register
 @dataclass(frozen=True)
 class Hard(Step):
     """The decision itself, `p > threshold`: the true metric, without a gradient.

@@ -80,15 +80,13 @@ def test_the_named_losses_take_the_scale_first(loss, metric, params):
 def test_scale_and_metric_by_position_or_by_name():
     expected = soft(Y, P, "mcc", Amplified(20.0))
     for loss in (
-        AnyLoss(20.0, "mcc"),
-        AnyLoss("mcc", 20.0),
         AnyLoss(20.0, metric="mcc"),
         AnyLoss("mcc", amplifying_scale=20.0),
         AnyLoss("mcc", step=Amplified(20.0)),
     ):
         assert float(loss(Y, P)) == pytest.approx(expected, abs=1e-6)
     with pytest.raises(TypeError, match="metric was given twice"):
-        AnyLoss("mcc", "f1")
+        AnyLoss("mcc", metric="f1")
     with pytest.raises(ValueError, match="amplifying_scale is the scale of the default kind"):
         AnyLoss(20.0, step=Linear())
 

@@ -6,7 +6,7 @@ import difflib
 import inspect
 import math
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict
 
 from anyloss._core.counts import check_average, check_smooth, check_soft_labels
 from anyloss._core.formula import CELLS
@@ -14,6 +14,25 @@ from anyloss._core.shapes import Options, PerSample, Task, ZeroDivision, make_op
 from anyloss.metrics import Metric, MetricSpec
 from anyloss.metrics import metric as find_metric
 from anyloss.steps import DEFAULT, Step, check_step
+
+
+class SharedSettings(TypedDict, total=False):
+    """The arguments that all losses share beside the metric, by name and type."""
+
+    step: Step | None
+    threshold: float | None
+    thresholds: Sequence[float] | None
+    average: str | None
+    smooth: float
+    cross_entropy: float
+    from_logits: bool
+    task: Task
+    class_axis: int
+    per_sample: PerSample
+    zero_division: ZeroDivision
+    soft_labels: bool
+    ignore_index: int | None
+    validate: bool
 
 
 class Settings(NamedTuple):
@@ -25,11 +44,11 @@ class Settings(NamedTuple):
     cross_entropy: float
     options: Options
 
-    def __str__(self) -> str:
+    def describe(self, usual: Options = Options()) -> str:
         """The metric, the steps, and every option that differs from its default."""
         texts = [repr(self.metric), *map(repr, self.steps)]
         given = {"smooth": self.smooth, "cross_entropy": self.cross_entropy}
-        defaults = {"smooth": 0.0, "cross_entropy": 0.0} | Options()._asdict()
+        defaults = {"smooth": 0.0, "cross_entropy": 0.0} | usual._asdict()
         for name, value in (given | self.options._asdict()).items():
             if value != defaults[name]:
                 texts.append(f"{name}={value!r}")

@@ -9,23 +9,44 @@ import keras
 import numpy as np
 
 from anyloss._core.formula import Formula
-from anyloss._core.options import make_settings
+from anyloss._core.options import SharedSettings, check_names, make_settings
+from anyloss._core.shapes import Options
 from anyloss.metrics import METRICS, Metric, MetricSpec
-from anyloss.steps import Step
+from anyloss.metrics import metric as find_metric
+from anyloss.steps import STEPS, Step
 
 register = keras.saving.register_keras_serializable(package="anyloss")
 
+# As Keras users expect: probabilities, and the classes in the last axis.
+DEFAULTS = Options(from_logits=False, class_axis=-1)
+
+
+class KerasSettings(SharedSettings, total=False):
+    """The arguments of the named losses beside the scale."""
+
+    name: str | None
+    reduction: str | None
+    dtype: Any
+
 
 class Configured:
-    """Keeps the arguments of `make_settings`; probabilities by default, as Keras users expect."""
+    """Keeps the arguments of a loss or a metric, to be saved with a model."""
 
     def configure(
-        self, metric: MetricSpec | Metric, arguments: dict[str, Any], **derived: Any
+        self,
+        metric: MetricSpec | Metric,
+        params: dict[str, float],
+        arguments: dict[str, Any],
+        **derived: Any,
     ) -> None:
         """Check the arguments and what was derived from them, and keep the arguments."""
-        keras_defaults = {"from_logits": False, "class_axis": -1}
-        self.settings = make_settings(metric, **keras_defaults | arguments | derived)
-        self._arguments = {key: _plain(value) for key, value in arguments.items()}
+        if params:
+            check_names(metric, params)
+        chosen = find_metric(metric, **params)
+        self.settings = make_settings(chosen, **arguments | derived)
+        plain = {key: _plain(value) for key, value in arguments.items()}
+        defaults = DEFAULTS._asdict() | {"smooth": 0.0, "cross_entropy": 0.0}
+        self._arguments = {k: v for k, v in plain.items() if v != defaults.get(k)}
 
     def arguments_config(self) -> dict[str, Any]:
         """The arguments as text and numbers; a function must be registered with Keras."""
@@ -38,7 +59,7 @@ class Configured:
         return config
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.settings})"
+        return f"{type(self).__name__}({self.settings.describe(DEFAULTS)})"
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
@@ -56,8 +77,7 @@ def _plain(value: Any) -> Any:
     return value.tolist() if isinstance(value, np.generic | np.ndarray) else value
 
 
-def _step(class_name: str, config: dict[str, float]) -> Step:
-    kinds = {kind.__name__: kind for kind in Step.__subclasses__()}
-    if class_name not in kinds:
-        raise ValueError(f"a saved step must be one of {sorted(kinds)}; got {class_name!r}")
-    return kinds[class_name](**config)
+def _step(class_name: str, config: dict[str, Any]) -> Step:
+    if class_name not in STEPS:
+        raise ValueError(f"a saved step must be one of {sorted(STEPS)}; got {class_name!r}")
+    return STEPS[class_name](**config)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextvars import ContextVar
 from numbers import Real
-from typing import Any
+from typing import Any, Unpack
 
 import keras
 from keras import ops
@@ -12,10 +13,11 @@ from keras.src.backend import get_keras_mask  # where JAX keeps its masks is not
 
 from anyloss._core.backend import Array
 from anyloss._core.counts import Counts, check_finite, count, cross_entropy_sums, score_counts
+from anyloss._core.shapes import PerSample, Task, ZeroDivision
 from anyloss.keras.batch import BACKENDS, counting, dtype_of, make_rows
-from anyloss.keras.config import Configured, register
+from anyloss.keras.config import Configured, KerasSettings, register
 from anyloss.metrics import Metric, MetricSpec
-from anyloss.steps import Amplified
+from anyloss.steps import Amplified, Step
 
 # The weights and masks of the batch at hand, on their way past a user's own `call(y_true, y_pred)`.
 _weights: ContextVar[tuple[Array, ...]] = ContextVar("weights", default=())
@@ -28,24 +30,30 @@ def weights_and_masks(y_pred: Array, sample_weight: Array | None) -> tuple[Array
     return tuple(x for x in (sample_weight, get_keras_mask(y_pred)) if x is not None)
 
 
+def _once(name: str, given: Any, positional: Any) -> Any:
+    if given is not None:
+        raise TypeError(f"{name} was given twice: {positional!r} and {given!r}")
+    return positional
+
+
 @register
 class AnyLoss(Configured, keras.losses.Loss):  # type: ignore[misc]
     """One minus a soft metric of the confusion matrix: train for the metric you report.
 
     Args:
+        scale_or_metric: the metric, as in the other front-ends (`AnyLoss("mcc")`), or the
+            amplifying scale, as in the paper's Keras code (`AnyLoss(73.0)`).
+        metric: a name (`"f1"`, see `anyloss.METRICS`), a formula or a function of `tp, fn, fp, tn`.
         amplifying_scale: the scale of the paper's approximation function, 73 there (default: the
             default step, the probability itself; see benchmarks/README.md).
-        metric: a name (`"f1"`, see `anyloss.METRICS`), a formula or a function of `tp, fn, fp, tn`.
-            Scale and metric may be given by position, in either order: `AnyLoss("mcc")` as in the
-            other front-ends, `AnyLoss(73.0)` as in the paper's Keras code.
+        step, threshold, thresholds, average, smooth, cross_entropy, task, per_sample,
+            zero_division, soft_labels, ignore_index, validate: as in `anyloss.torch.AnyLoss`.
+            One-hot labels of the predictions' shape need `task="multiclass"`.
+        from_logits: whether predictions are logits; by default they are probabilities.
+        class_axis: the axis of the classes; the last one by default.
         name, reduction, dtype: as in every Keras loss. The loss is one number for the batch;
             `reduction` acts only with `average=None`, which gives one per class.
-        **arguments: `step`, `threshold`, `thresholds`, `average`, `smooth`, `cross_entropy`,
-            `from_logits`, `task`, `class_axis`, `per_sample`, `zero_division`, `soft_labels`,
-            `ignore_index`, `validate` and the parameters of the metric, as in
-            `anyloss.torch.AnyLoss`, except that predictions are probabilities by default and the
-            class axis is the last one. One-hot labels of the predictions' shape need
-            `task="multiclass"`.
+        **params: parameters of the metric, such as `beta=2` for `"fbeta"`.
 
     For a metric of your own, give its formula, or override `call` as in the paper's Keras code:
 
@@ -62,37 +70,56 @@ class AnyLoss(Configured, keras.losses.Loss):  # type: ignore[misc]
 
     def __init__(
         self,
-        *scale_and_metric: float | MetricSpec | Metric | None,
-        amplifying_scale: float | None = None,
+        scale_or_metric: float | MetricSpec | Metric | None = None,
+        *,
         metric: MetricSpec | Metric | None = None,
+        amplifying_scale: float | None = None,
+        step: Step | None = None,
+        threshold: float | None = None,
+        thresholds: Sequence[float] | None = None,
+        average: str | None = "auto",
+        smooth: float = 0.0,
+        cross_entropy: float = 0.0,
+        from_logits: bool = False,
+        task: Task = "auto",
+        class_axis: int = -1,
+        per_sample: PerSample = False,
+        zero_division: ZeroDivision = "auto",
+        soft_labels: bool = False,
+        ignore_index: int | None = None,
+        validate: bool = True,
         name: str | None = None,
         reduction: str | None = "sum_over_batch_size",
         dtype: Any = None,
-        **arguments: Any,
+        **params: float,
     ) -> None:
         keras.losses.Loss.__init__(self, name=name, reduction=reduction, dtype=dtype)
-        given: dict[str, Any] = {"amplifying_scale": amplifying_scale, "metric": metric}
-        for each in scale_and_metric:
-            key = "amplifying_scale" if isinstance(each, Real) else "metric"
-            if each is not None and given[key] is not None:
-                raise TypeError(f"{key} was given twice: {given[key]!r} and {each!r}")
-            given[key] = given[key] if each is None else each
-        scale = given["amplifying_scale"]
-        self.amplifying_scale = float(scale) if isinstance(scale, Real) else scale
+        if isinstance(scale_or_metric, Real):
+            amplifying_scale = _once("amplifying_scale", amplifying_scale, float(scale_or_metric))
+        elif scale_or_metric is not None:
+            metric = _once("metric", metric, scale_or_metric)
+        given = float(amplifying_scale) if isinstance(amplifying_scale, Real) else amplifying_scale
+        self.amplifying_scale = given
         scaled: dict[str, Any] = {}
         if self.amplifying_scale is not None:
-            if arguments.get("step") is not None:
+            if step is not None:
                 raise ValueError(
                     "amplifying_scale is the scale of the default kind of step; with step= say it "
                     f"there, as in step=Amplified({self.amplifying_scale}); got both"
                 )
-            threshold = arguments.get("threshold")
-            step = Amplified(self.amplifying_scale)
-            if threshold is None or arguments.get("thresholds") is not None:
-                scaled = {"step": step}
+            amplified = Amplified(self.amplifying_scale)
+            if threshold is None or thresholds is not None:
+                scaled = {"step": amplified}
             else:
-                scaled = {"step": step.at(threshold), "threshold": None}
-        self.configure("f1" if given["metric"] is None else given["metric"], arguments, **scaled)
+                scaled = {"step": amplified.at(threshold), "threshold": None}
+        arguments = {
+            "step": step, "threshold": threshold, "thresholds": thresholds, "average": average,
+            "smooth": smooth, "cross_entropy": cross_entropy, "from_logits": from_logits,
+            "task": task, "class_axis": class_axis, "per_sample": per_sample,
+            "zero_division": zero_division, "soft_labels": soft_labels,
+            "ignore_index": ignore_index, "validate": validate,
+        }  # fmt: skip
+        self.configure("f1" if metric is None else metric, params, arguments, **scaled)
 
     def __call__(self, y_true: Array, y_pred: Array, sample_weight: Array | None = None) -> Array:
         """The loss of a batch; weights and masks weigh in the counts, not in the result."""
@@ -166,56 +193,69 @@ class _Named(AnyLoss):
 
 @register
 class AccuracyLoss(_Named):
-    """`AnyLoss(amplifying_scale, "accuracy")`."""
+    """`AnyLoss(amplifying_scale, metric="accuracy")`."""
 
-    def __init__(self, amplifying_scale: float | None = None, **arguments: Any) -> None:
-        super().__init__(amplifying_scale, "accuracy", **arguments)
+    def __init__(
+        self, amplifying_scale: float | None = None, **settings: Unpack[KerasSettings]
+    ) -> None:
+        super().__init__(amplifying_scale, metric="accuracy", **settings)
 
 
 @register
 class F1Loss(_Named):
-    """`AnyLoss(amplifying_scale, "f1")`.
+    """`AnyLoss(amplifying_scale, metric="f1")`.
 
     >>> float(F1Loss()([1, 0], [[1.0], [0.0]])) < 0.01
     True
     """
 
-    def __init__(self, amplifying_scale: float | None = None, **arguments: Any) -> None:
-        super().__init__(amplifying_scale, "f1", **arguments)
+    def __init__(
+        self, amplifying_scale: float | None = None, **settings: Unpack[KerasSettings]
+    ) -> None:
+        super().__init__(amplifying_scale, metric="f1", **settings)
 
 
 @register
 class FBetaLoss(_Named):
-    """`AnyLoss(amplifying_scale, "fbeta", beta=beta)`: recall counts `beta` times as much."""
+    """`AnyLoss(amplifying_scale, metric="fbeta", beta=beta)`: recall counts `beta` times."""
 
     def __init__(
-        self, beta: float = 1.0, amplifying_scale: float | None = None, **arguments: Any
+        self,
+        beta: float = 1.0,
+        amplifying_scale: float | None = None,
+        **settings: Unpack[KerasSettings],
     ) -> None:
-        super().__init__(amplifying_scale, "fbeta", beta=beta, **arguments)
+        super().__init__(amplifying_scale, metric="fbeta", beta=beta, **settings)
 
 
 @register
 class GeometricMeanLoss(_Named):
-    """`AnyLoss(amplifying_scale, "gmean")`: the root of recall times specificity."""
+    """`AnyLoss(amplifying_scale, metric="gmean")`: the root of recall times specificity."""
 
-    def __init__(self, amplifying_scale: float | None = None, **arguments: Any) -> None:
-        super().__init__(amplifying_scale, "gmean", **arguments)
+    def __init__(
+        self, amplifying_scale: float | None = None, **settings: Unpack[KerasSettings]
+    ) -> None:
+        super().__init__(amplifying_scale, metric="gmean", **settings)
 
 
 @register
 class BalancedAccuracyLoss(_Named):
-    """`AnyLoss(amplifying_scale, "balanced_accuracy")`."""
+    """`AnyLoss(amplifying_scale, metric="balanced_accuracy")`."""
 
-    def __init__(self, amplifying_scale: float | None = None, **arguments: Any) -> None:
-        super().__init__(amplifying_scale, "balanced_accuracy", **arguments)
+    def __init__(
+        self, amplifying_scale: float | None = None, **settings: Unpack[KerasSettings]
+    ) -> None:
+        super().__init__(amplifying_scale, metric="balanced_accuracy", **settings)
 
 
 @register
 class MCCLoss(_Named):
-    """`AnyLoss(amplifying_scale, "mcc")`: between 0 (perfect) and 2 (every decision wrong)."""
+    """`AnyLoss(amplifying_scale, metric="mcc")`: from 0 (perfect) to 2 (all decisions wrong)."""
 
-    def __init__(self, amplifying_scale: float | None = None, **arguments: Any) -> None:
-        super().__init__(amplifying_scale, "mcc", **arguments)
+    def __init__(
+        self, amplifying_scale: float | None = None, **settings: Unpack[KerasSettings]
+    ) -> None:
+        super().__init__(amplifying_scale, metric="mcc", **settings)
 
 
 @register
@@ -229,9 +269,15 @@ class ApproximationFunction(keras.layers.Layer):  # type: ignore[misc]
     """
 
     def __init__(
-        self, amplifying_scale: float = 10.0, threshold: float = 0.5, **arguments: Any
+        self,
+        amplifying_scale: float = 10.0,
+        threshold: float = 0.5,
+        *,
+        name: str | None = None,
+        dtype: Any = None,
+        trainable: bool = True,
     ) -> None:
-        super().__init__(**arguments)
+        super().__init__(name=name, dtype=dtype, trainable=trainable)
         self.step = Amplified(amplifying_scale, threshold)
 
     def call(self, probabilities: Array) -> Array:

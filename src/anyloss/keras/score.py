@@ -9,19 +9,20 @@ from keras import ops
 
 from anyloss._core.backend import Array
 from anyloss._core.counts import Counts, count, score_counts
-from anyloss._core.shapes import Layout
+from anyloss._core.shapes import Layout, Task, ZeroDivision
 from anyloss.keras.batch import BACKENDS, counting, dtype_of, make_rows
 from anyloss.keras.config import Configured, register
 from anyloss.keras.loss import weights_and_masks
 from anyloss.metrics import Metric, MetricSpec
+from anyloss.steps import Step
 
 
 @register
 class Score(Configured, keras.metrics.Metric):  # type: ignore[misc]
     """The true metric of the hard decisions: `model.compile(..., metrics=[Score("f1")])`.
 
-    Takes the arguments of `AnyLoss`; of a step only its threshold matters. Its name in the history
-    is the metric's (`"f1"`, `"val_f1"`) unless `name` is given.
+    The arguments are those of `AnyLoss`; of a step only its threshold matters. Its name in the
+    history is the metric's (`"f1"`, `"val_f1"`) unless `name` is given.
 
     >>> meter = Score("f1")
     >>> for y_true, y_pred in [([1, 1], [[0.7], [0.3]]), ([0, 1], [[0.9], [0.9]])]:
@@ -34,13 +35,28 @@ class Score(Configured, keras.metrics.Metric):  # type: ignore[misc]
         self,
         metric: MetricSpec | Metric = "f1",
         *,
+        step: Step | None = None,
+        threshold: float | None = None,
+        average: str | None = "auto",
+        from_logits: bool = False,
+        task: Task = "auto",
+        class_axis: int = -1,
+        zero_division: ZeroDivision = "auto",
+        ignore_index: int | None = None,
+        validate: bool = True,
         name: str | None = None,
         dtype: Any = None,
-        **arguments: Any,
+        **params: float,
     ) -> None:
-        self.configure(metric, arguments)
-        if len(self.settings.steps) > 1 or self.settings.options.per_sample:
-            raise ValueError("Score merges counts: it takes no thresholds= and no per_sample=")
+        refused = [option for option in ("thresholds", "per_sample") if option in params]
+        if refused:
+            raise ValueError(f"Score merges counts and takes no {refused[0]}=; got it")
+        arguments = {
+            "step": step, "threshold": threshold, "average": average, "from_logits": from_logits,
+            "task": task, "class_axis": class_axis, "zero_division": zero_division,
+            "ignore_index": ignore_index, "validate": validate,
+        }  # fmt: skip
+        self.configure(metric, params, arguments)
         if name is None:
             name = self.settings.metric.name
         super().__init__(name=name if name.isidentifier() else "score", dtype=dtype)

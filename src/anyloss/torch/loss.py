@@ -7,7 +7,8 @@ The order is PyTorch's: `loss(input, target)`, logits first. Shapes and averages
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import Unpack
 
 import numpy as np
 import torch
@@ -23,7 +24,8 @@ from anyloss._core.counts import (
     zero_division,
 )
 from anyloss._core.gradient import Slopes, binary_slopes, class_slopes
-from anyloss._core.options import Settings, make_settings
+from anyloss._core.options import Settings, SharedSettings, make_settings
+from anyloss._core.shapes import PerSample, Task, ZeroDivision
 from anyloss.metrics import Metric, MetricSpec
 from anyloss.steps import Amplified, Step, Uniform
 from anyloss.torch.batch import (
@@ -46,9 +48,23 @@ def any_loss(
     metric: MetricSpec | Metric = "f1",
     *,
     weight: Tensor | None = None,
+    step: Step | None = None,
+    threshold: float | None = None,
+    thresholds: Sequence[float] | None = None,
+    average: str | None = "auto",
+    smooth: float = 0.0,
+    cross_entropy: float = 0.0,
+    from_logits: bool = True,
+    task: Task = "auto",
+    class_axis: int = 1,
+    per_sample: PerSample = False,
+    zero_division: ZeroDivision = "auto",
+    soft_labels: bool = False,
+    ignore_index: int | None = None,
+    validate: bool = True,
     sync: bool | None = None,
     group: dist.ProcessGroup | None = None,
-    **arguments: Any,
+    **params: float,
 ) -> Tensor:
     """The functional twin of `AnyLoss`: one minus the soft metric, with the same arguments.
 
@@ -58,7 +74,24 @@ def any_loss(
     >>> round(any_loss(logits, torch.tensor([1, 0, 1, 0]), "f1", threshold=0.4).item(), 4)
     0.2209
     """
-    settings = make_settings(metric, **arguments)
+    settings = make_settings(
+        metric,
+        step=step,
+        threshold=threshold,
+        thresholds=thresholds,
+        average=average,
+        smooth=smooth,
+        cross_entropy=cross_entropy,
+        from_logits=from_logits,
+        task=task,
+        class_axis=class_axis,
+        per_sample=per_sample,
+        zero_division=zero_division,
+        soft_labels=soft_labels,
+        ignore_index=ignore_index,
+        validate=validate,
+        **params,
+    )
     batch = read_batch(input, target, weight, settings)
     return batch_loss(batch, settings, over_ranks(sync, group))
 
@@ -274,13 +307,44 @@ class AnyLoss(nn.Module):
         self,
         metric: MetricSpec | Metric = "f1",
         *,
+        step: Step | None = None,
+        threshold: float | None = None,
+        thresholds: Sequence[float] | None = None,
+        average: str | None = "auto",
+        smooth: float = 0.0,
+        cross_entropy: float = 0.0,
+        from_logits: bool = True,
+        task: Task = "auto",
+        class_axis: int = 1,
+        per_sample: PerSample = False,
+        zero_division: ZeroDivision = "auto",
+        soft_labels: bool = False,
+        ignore_index: int | None = None,
+        validate: bool = True,
         sync: bool | None = None,
         group: dist.ProcessGroup | None = None,
         memory: float | None = None,
-        **arguments: Any,
+        **params: float,
     ) -> None:
         super().__init__()
-        self.settings = make_settings(metric, **arguments)
+        self.settings = make_settings(
+            metric,
+            step=step,
+            threshold=threshold,
+            thresholds=thresholds,
+            average=average,
+            smooth=smooth,
+            cross_entropy=cross_entropy,
+            from_logits=from_logits,
+            task=task,
+            class_axis=class_axis,
+            per_sample=per_sample,
+            zero_division=zero_division,
+            soft_labels=soft_labels,
+            ignore_index=ignore_index,
+            validate=validate,
+            **params,
+        )
         self.sync, self.group = sync, group
         if memory is not None and self.settings.options.per_sample:
             raise ValueError("per_sample=True is a mean over samples and takes no memory=")
@@ -340,14 +404,22 @@ class AnyLoss(nn.Module):
     def extra_repr(self) -> str:
         given = {"sync": self.sync, "group": self.group}
         more = [f"{name}={value!r}" for name, value in given.items() if value is not None]
-        return ", ".join([str(self.settings), *more])
+        return ", ".join([self.settings.describe(), *more])
+
+
+class LossSettings(SharedSettings, total=False):
+    """The arguments of the named losses: those of `AnyLoss` but for the metric."""
+
+    sync: bool | None
+    group: dist.ProcessGroup | None
+    memory: float | None
 
 
 class AccuracyLoss(AnyLoss):
     """`AnyLoss("accuracy")`."""
 
-    def __init__(self, **arguments: Any) -> None:
-        super().__init__("accuracy", **arguments)
+    def __init__(self, **settings: Unpack[LossSettings]) -> None:
+        super().__init__("accuracy", **settings)
 
 
 class F1Loss(AnyLoss):
@@ -357,33 +429,33 @@ class F1Loss(AnyLoss):
     True
     """
 
-    def __init__(self, **arguments: Any) -> None:
-        super().__init__("f1", **arguments)
+    def __init__(self, **settings: Unpack[LossSettings]) -> None:
+        super().__init__("f1", **settings)
 
 
 class FBetaLoss(AnyLoss):
     """`AnyLoss("fbeta", beta=beta)`: recall counts `beta` times as much as precision."""
 
-    def __init__(self, beta: float = 1.0, **arguments: Any) -> None:
-        super().__init__("fbeta", beta=beta, **arguments)
+    def __init__(self, beta: float = 1.0, **settings: Unpack[LossSettings]) -> None:
+        super().__init__("fbeta", beta=beta, **settings)
 
 
 class GeometricMeanLoss(AnyLoss):
     """`AnyLoss("gmean")`: the root of recall times specificity."""
 
-    def __init__(self, **arguments: Any) -> None:
-        super().__init__("gmean", **arguments)
+    def __init__(self, **settings: Unpack[LossSettings]) -> None:
+        super().__init__("gmean", **settings)
 
 
 class BalancedAccuracyLoss(AnyLoss):
     """`AnyLoss("balanced_accuracy")`."""
 
-    def __init__(self, **arguments: Any) -> None:
-        super().__init__("balanced_accuracy", **arguments)
+    def __init__(self, **settings: Unpack[LossSettings]) -> None:
+        super().__init__("balanced_accuracy", **settings)
 
 
 class MCCLoss(AnyLoss):
     """`AnyLoss("mcc")`: between 0 (perfect) and 2 (every decision wrong)."""
 
-    def __init__(self, **arguments: Any) -> None:
-        super().__init__("mcc", **arguments)
+    def __init__(self, **settings: Unpack[LossSettings]) -> None:
+        super().__init__("mcc", **settings)

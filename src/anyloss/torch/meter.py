@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
 from anyloss._core.counts import Counts, score_counts
-from anyloss._core.options import make_settings
-from anyloss._core.shapes import Layout
+from anyloss._core.options import check_names, make_settings
+from anyloss._core.shapes import Layout, Task, ZeroDivision
 from anyloss.metrics import Metric, MetricSpec
+from anyloss.metrics import metric as find_metric
+from anyloss.steps import Step
 from anyloss.torch.batch import BACKENDS, hard_count, read_batch
 from anyloss.torch.sync import exchange, ranks
 
@@ -19,8 +19,8 @@ from anyloss.torch.sync import exchange, ranks
 class ScoreMeter:
     """Collects the hard counts of many batches; `compute` gives the metric of them all.
 
-    Takes the arguments of `AnyLoss` but for `thresholds`, `per_sample`, `memory`, `sync` and
-    `group`; of a step only its threshold matters.
+    The arguments are those of `AnyLoss`; of a step only its threshold matters. Counts that are
+    merged know no single sample, so there is no `per_sample`, and one threshold.
 
     >>> meter = ScoreMeter("f1")
     >>> for logits, target in [([1.0, -1.0], [1, 1]), ([2.0, 3.0], [0, 1])]:
@@ -29,10 +29,37 @@ class ScoreMeter:
     0.6667
     """
 
-    def __init__(self, metric: MetricSpec | Metric = "f1", **arguments: Any) -> None:
-        self.settings = make_settings(metric, **arguments)
-        if len(self.settings.steps) > 1 or self.settings.options.per_sample:
-            raise ValueError("ScoreMeter merges counts: it takes no thresholds= and no per_sample=")
+    def __init__(
+        self,
+        metric: MetricSpec | Metric = "f1",
+        *,
+        step: Step | None = None,
+        threshold: float | None = None,
+        average: str | None = "auto",
+        from_logits: bool = True,
+        task: Task = "auto",
+        class_axis: int = 1,
+        zero_division: ZeroDivision = "auto",
+        ignore_index: int | None = None,
+        validate: bool = True,
+        **params: float,
+    ) -> None:
+        refused = [name for name in ("thresholds", "per_sample") if name in params]
+        if refused:
+            raise ValueError(f"ScoreMeter merges counts and takes no {refused[0]}=; got it")
+        check_names(metric, params)
+        self.settings = make_settings(
+            find_metric(metric, **params),
+            step=step,
+            threshold=threshold,
+            average=average,
+            from_logits=from_logits,
+            task=task,
+            class_axis=class_axis,
+            zero_division=zero_division,
+            ignore_index=ignore_index,
+            validate=validate,
+        )
         self.reset()
 
     def reset(self) -> None:
@@ -74,4 +101,4 @@ class ScoreMeter:
         return score
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.settings})"
+        return f"{type(self).__name__}({self.settings.describe()})"
