@@ -60,9 +60,9 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         C: inverse strength of the L2 penalty of the start, as in `LogisticRegression`.
         folds, repeats: inner folds, and how often they are drawn; up to two models of each vote.
         max_iter: refining steps.
-        max_rows: of more rows than this, so many are drawn, those of the rarer class first, and
-            weighted so that they stand for all; None for no limit. A model of this size does not
-            learn more from more rows, and fitting stays a matter of seconds.
+        max_rows: the largest number of rows to fit on. From a larger table this many rows are
+            drawn, the rarer class first, and weighted to represent all; None for no limit. A model
+            of this size does not learn more from more rows, and fitting stays a matter of seconds.
         early_stopping: stop refining when the soft score of the held-out rows has not risen for
             `n_iter_no_change` steps, and keep the best.
         warm_start: start from the models of the last `fit`, if they have the same shape.
@@ -350,7 +350,8 @@ def _read_target(
     if kind != "binary" and (average == "binary" or pos_label is not None):
         if kind == "multiclass" and len(classes) == 2:
             raise ValueError(
-                f"average={average!r} is over both classes; leave pos_label away, or the average"
+                f"average={average!r} is over both classes and takes no pos_label; set one of the "
+                "two"
             )
         given = "average='binary'" if average == "binary" else f"pos_label={pos_label!r}"
         raise ValueError(
@@ -402,7 +403,7 @@ def _hint_for_text() -> Iterator[None]:
 
 @contextmanager
 def _progress(verbose: bool) -> Iterator[OnStep]:
-    """What is told of each step: nothing, or a progress bar."""
+    """The callback of each step: one that does nothing, or a progress bar."""
     if not verbose:
         yield ignore
         return

@@ -5,8 +5,8 @@ from __future__ import annotations
 import difflib
 import inspect
 import math
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple, TypedDict
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple, TypedDict, TypeVar
 
 from anyloss._core.counts import check_average, check_smooth, check_soft_labels
 from anyloss._core.formula import CELLS
@@ -33,6 +33,27 @@ class SharedSettings(TypedDict, total=False):
     soft_labels: bool
     ignore_index: int | None
     validate: bool
+
+
+Class = TypeVar("Class", bound=type)
+
+
+def shows_options_of(base: type, *hidden: str) -> Callable[[Class], Class]:
+    """Give a class the signature of its base as `help` shows it: its own arguments, then the rest.
+
+    A type checker sees the same through `Unpack`; this is for notebooks and documents.
+    """
+
+    def show(kind: Class) -> Class:
+        own = list(inspect.signature(kind).parameters.values())
+        own = [each for each in own if each.kind is not each.VAR_KEYWORD]
+        names = {*hidden, *(each.name for each in own)}
+        shared = inspect.signature(base).parameters.values()
+        rest = [x for x in shared if x.kind is x.KEYWORD_ONLY and x.name not in names]
+        kind.__signature__ = inspect.Signature([*own, *rest])  # type: ignore[attr-defined]
+        return kind
+
+    return show
 
 
 class Settings(NamedTuple):

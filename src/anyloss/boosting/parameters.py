@@ -16,9 +16,9 @@ import numpy as np
 from anyloss._core.formula import CELLS
 from anyloss.metrics import Metric
 
-_OWN = "the classifier has its own objectives, log-loss and the metric; leave it away"
+_OWN = "the classifier has its own objectives, log-loss and the metric; remove this parameter"
 _WEIGHTS = "the metric decides what a class is worth; give fit(..., sample_weight=...) instead"
-_START = "the start margin is part of the recipe; leave it away"
+_START = "the start margin is part of the recipe; remove this parameter"
 REFUSED = {
     "objective": _OWN,
     "loss_function": _OWN,

@@ -29,7 +29,12 @@ def add_bench(commands: Any) -> None:
     bench.add_argument("--methods", nargs="+", default=[], help="default: all that fit the metric")
     bench.add_argument("--folds", type=int, default=5)
     bench.add_argument("--repeats", type=int, default=5)
-    bench.add_argument("--rows", type=int, default=5000, help="at most so many rows of each set")
+    bench.add_argument(
+        "--rows",
+        type=int,
+        default=5000,
+        help="largest number of rows of each data set (default: 5000)",
+    )
     bench.add_argument("--jobs", type=int, default=2, help="processes")
     bench.set_defaults(run=_bench)
 

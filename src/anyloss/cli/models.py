@@ -32,8 +32,8 @@ def _seed(text: str) -> int:
 
 
 def _add_form(command: Any) -> None:
-    command.add_argument("--separator", help="of a CSV file; default: found out")
-    command.add_argument("--encoding", help="of a CSV file; default: found out")
+    command.add_argument("--separator", help="separator of the CSV file (default: detected)")
+    command.add_argument("--encoding", help="encoding of the CSV file (default: detected)")
 
 
 def _table(given: argparse.Namespace) -> dict[str, Any]:
@@ -167,7 +167,12 @@ def add_compare(commands: Any) -> None:
     compare.add_argument("--model", default="linear", help="linear or mlp")
     compare.add_argument("--folds", type=int, default=5)
     compare.add_argument("--repeats", type=int, default=3)
-    compare.add_argument("--rows", type=int, default=20_000, help="at most so many rows")
+    compare.add_argument(
+        "--rows",
+        type=int,
+        default=20_000,
+        help="largest number of rows to compare on (default: 20000)",
+    )
     compare.add_argument("--journal", type=Path, help="default: NAME-compare-KEY.jsonl, here")
     compare.set_defaults(run=_compare)
 

@@ -13,6 +13,7 @@ from keras.src.backend import get_keras_mask  # where JAX keeps its masks is not
 
 from anyloss._core.backend import Array
 from anyloss._core.counts import Counts, check_finite, count, cross_entropy_sums, score_counts
+from anyloss._core.options import shows_options_of
 from anyloss._core.shapes import PerSample, Task, ZeroDivision
 from anyloss.keras.batch import BACKENDS, counting, dtype_of, make_rows
 from anyloss.keras.config import Configured, KerasSettings, register
@@ -192,6 +193,7 @@ class _Named(AnyLoss):
 
 
 @register
+@shows_options_of(AnyLoss, "metric")
 class AccuracyLoss(_Named):
     """`AnyLoss(amplifying_scale, metric="accuracy")`."""
 
@@ -202,6 +204,7 @@ class AccuracyLoss(_Named):
 
 
 @register
+@shows_options_of(AnyLoss, "metric")
 class F1Loss(_Named):
     """`AnyLoss(amplifying_scale, metric="f1")`.
 
@@ -216,6 +219,7 @@ class F1Loss(_Named):
 
 
 @register
+@shows_options_of(AnyLoss, "metric")
 class FBetaLoss(_Named):
     """`AnyLoss(amplifying_scale, metric="fbeta", beta=beta)`: recall counts `beta` times."""
 
@@ -229,6 +233,7 @@ class FBetaLoss(_Named):
 
 
 @register
+@shows_options_of(AnyLoss, "metric")
 class GeometricMeanLoss(_Named):
     """`AnyLoss(amplifying_scale, metric="gmean")`: the root of recall times specificity."""
 
@@ -239,6 +244,7 @@ class GeometricMeanLoss(_Named):
 
 
 @register
+@shows_options_of(AnyLoss, "metric")
 class BalancedAccuracyLoss(_Named):
     """`AnyLoss(amplifying_scale, metric="balanced_accuracy")`."""
 
@@ -249,6 +255,7 @@ class BalancedAccuracyLoss(_Named):
 
 
 @register
+@shows_options_of(AnyLoss, "metric")
 class MCCLoss(_Named):
     """`AnyLoss(amplifying_scale, metric="mcc")`: from 0 (perfect) to 2 (all decisions wrong)."""
 

@@ -82,7 +82,10 @@ def fit_module(
         raise ValueError(f"expected epochs from 0 on; got {epochs} and {refine_epochs}")
     if isinstance(optimizer, torch.optim.Optimizer):
         given = type(optimizer).__name__
-        raise TypeError(f"optimizer makes one, as the class {given} does; got one that is made")
+        raise TypeError(
+            "optimizer must be a function or class that makes an optimizer from parameters, such "
+            f"as torch.optim.{given}; got an object of it"
+        )
     if not any(p.requires_grad for p in module.parameters()):
         raise ValueError("the module has no parameter to train (requires_grad)")
     loss = AnyLoss(metric, step=Amplified(scale), average=average)

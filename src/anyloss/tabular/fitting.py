@@ -1,4 +1,4 @@
-"""From a table to a fitted model and all that is to be told about it."""
+"""From a table to a fitted model and what is known about it."""
 
 from __future__ import annotations
 
@@ -76,9 +76,9 @@ def fit_table(
         model: "linear", "mlp", "lightgbm", or "auto": the best on held-out rows of the training.
         test_share: the share of rows that is only tested on.
         drop, id_column: columns that are not learned from.
-        separator, encoding: of a CSV file, if what is found out is wrong.
+        separator, encoding: those of a CSV file, if the detected ones are wrong.
         verbose: show a progress bar with the metric of held-out decisions.
-        tell: is told what is being done.
+        tell: a callback that receives a text about each stage.
 
     >>> from sklearn.datasets import load_breast_cancer
     >>> frame = load_breast_cancer(as_frame=True).frame
@@ -124,7 +124,7 @@ def _judged(
     seed: int,
     tell: Tell,
 ) -> dict[str, Any]:
-    """What is to be told of a fitted classifier."""
+    """The result of a fitted classifier."""
     tell("testing")
     p_test = votes_of(classifier, parts.X_test)
     cells = counts(parts.y_test, p_test)

@@ -1,7 +1,7 @@
-"""CSV and Parquet files to data frames: encoding and separator are found out, oddities told.
+"""CSV and Parquet files to data frames: encoding and separator are detected, oddities reported.
 
 A file is read whole for fitting and in parts for predicting, by the same rules. Text columns that
-are numbers but for a few cells (`?`, a blank) are numbers with gaps; that is told as a warning.
+are numbers but for a few cells (`?`, a blank) are numbers with gaps, with a warning.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from anyloss._core.counts import (
     zero_division,
 )
 from anyloss._core.gradient import Slopes, binary_slopes, class_slopes
-from anyloss._core.options import Settings, SharedSettings, make_settings
+from anyloss._core.options import Settings, SharedSettings, make_settings, shows_options_of
 from anyloss._core.shapes import PerSample, Task, ZeroDivision
 from anyloss.metrics import Metric, MetricSpec
 from anyloss.steps import Amplified, Step, Uniform
@@ -415,6 +415,7 @@ class LossSettings(SharedSettings, total=False):
     memory: float | None
 
 
+@shows_options_of(AnyLoss)
 class AccuracyLoss(AnyLoss):
     """`AnyLoss("accuracy")`."""
 
@@ -422,6 +423,7 @@ class AccuracyLoss(AnyLoss):
         super().__init__("accuracy", **settings)
 
 
+@shows_options_of(AnyLoss)
 class F1Loss(AnyLoss):
     """`AnyLoss("f1")`.
 
@@ -433,6 +435,7 @@ class F1Loss(AnyLoss):
         super().__init__("f1", **settings)
 
 
+@shows_options_of(AnyLoss)
 class FBetaLoss(AnyLoss):
     """`AnyLoss("fbeta", beta=beta)`: recall counts `beta` times as much as precision."""
 
@@ -440,6 +443,7 @@ class FBetaLoss(AnyLoss):
         super().__init__("fbeta", beta=beta, **settings)
 
 
+@shows_options_of(AnyLoss)
 class GeometricMeanLoss(AnyLoss):
     """`AnyLoss("gmean")`: the root of recall times specificity."""
 
@@ -447,6 +451,7 @@ class GeometricMeanLoss(AnyLoss):
         super().__init__("gmean", **settings)
 
 
+@shows_options_of(AnyLoss)
 class BalancedAccuracyLoss(AnyLoss):
     """`AnyLoss("balanced_accuracy")`."""
 
@@ -454,6 +459,7 @@ class BalancedAccuracyLoss(AnyLoss):
         super().__init__("balanced_accuracy", **settings)
 
 
+@shows_options_of(AnyLoss)
 class MCCLoss(AnyLoss):
     """`AnyLoss("mcc")`: between 0 (perfect) and 2 (every decision wrong)."""
 
