@@ -58,7 +58,7 @@ def reference(shuffle):
     y = (torch.rand(512, 1, generator=generator) < 0.1).float()
     x = torch.randn(512, 4, generator=generator) + y
     torch.manual_seed(0)
-    model, loss = nn.Linear(4, 1), AnyLoss("f1")
+    model, loss = nn.Linear(4, 1), AnyLoss("f1", cross_entropy=0.1)
     optimizer = torch.optim.SGD(model.parameters(), 1.0)
     sampler = DistributedSampler(y, num_replicas=1, rank=0, shuffle=shuffle)
     for epoch in range(5):

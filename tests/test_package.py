@@ -1,5 +1,7 @@
 """The package as it is installed: what it imports, what it carries."""
 
+import importlib
+import inspect
 import subprocess
 import sys
 import zipfile
@@ -73,3 +75,32 @@ def test_the_wheel_works_in_an_empty_environment_with_numpy_alone(wheel, tmp_pat
         code = f"import anyloss.{room}"
         missing = subprocess.run([python, "-c", code], capture_output=True, text=True)
         assert f"pip install 'anyloss[{room}]'" in missing.stderr
+
+
+def test_no_public_signature_hides_its_options():
+    """Every option is named; only the parameters of a metric or of a library stand as `**`."""
+    import anyloss
+    import anyloss.jax
+    import anyloss.keras
+    import anyloss.torch
+    from anyloss import tabular
+    from anyloss.sklearn import AnyLossClassifier
+
+    found = [AnyLossClassifier, *(getattr(anyloss, name) for name in anyloss.__all__)]
+    for module in (anyloss.torch, anyloss.keras, anyloss.jax, tabular):
+        found += [getattr(module, name) for name in module.__all__]
+    for each in found:
+        if not callable(each):
+            continue
+        hidden = [
+            x.name
+            for x in inspect.signature(each).parameters.values()
+            if x.kind is x.VAR_KEYWORD and x.name not in ("params", "encoder_parameters")
+        ]
+        assert not hidden, (each, hidden)
+
+
+def test_machinery_is_not_in_the_public_surface():
+    for name in ("counts", "score", "gradient", "explain", "metric"):
+        with pytest.raises(ModuleNotFoundError):
+            importlib.import_module(f"anyloss.{name}")

@@ -13,8 +13,8 @@ import inspect
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from functools import lru_cache, wraps
+from dataclasses import dataclass, field, replace
+from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -300,11 +300,15 @@ class Metric:
     metric('fbeta', beta=2)
     >>> metric("f1")(tp=6, fn=2, fp=2, tn=90)
     0.75
+    >>> metric("f1").undefined_without, metric("specificity").undefined_without
+    ((True, False), (False, True))
     """
 
     name: str
     function: MetricFunction
     params: Mapping[str, float] = field(default_factory=dict)
+    # Whether a perfect decision gives 0/0 without a positive sample, and without a negative one.
+    undefined_without: tuple[bool, bool] = field(default=(False, False), compare=False, repr=False)
 
     def __call__(self, tp: Array, fn: Array, fp: Array, tn: Array) -> Array:
         try:
@@ -327,8 +331,12 @@ class Metric:
     def undefined(self, counts: Iterable[Array]) -> Array:
         """True where the formula is 0/0 at some counts: NumPy arrays or a framework's tensors."""
         function = _TEXTBOOK.get(self.function, self.function)
-        with np.errstate(all="ignore"):
-            value = function(**dict(zip(CELLS, counts, strict=True)), **self.params)
+        cells = dict(zip(CELLS, counts, strict=True))
+        if isinstance(cells["tp"], np.ndarray | np.number):
+            with np.errstate(all="ignore"):
+                value = function(**cells, **self.params)
+        else:
+            value = function(**cells, **self.params)
         return value != value  # NaN only
 
     def __hash__(self) -> int:  # as a static argument of jax.jit is
@@ -378,16 +386,10 @@ def metric(spec: MetricSpec | Metric, **params: float) -> Metric:
             raise ValueError(f"{key} of metric {found.name!r} must be {wanted}; got {value!r}")
     found = Metric(found.name, found.function, params)
     _probe(found)
-    return found
+    return replace(found, undefined_without=_undefined_without(found))
 
 
-@lru_cache(maxsize=256)
-def undefined_without(chosen: Metric) -> tuple[bool, bool]:
-    """Whether a perfect decision gives 0/0 without a positive sample, and without a negative one.
-
-    >>> undefined_without(metric("f1")), undefined_without(metric("specificity"))
-    ((True, False), (False, True))
-    """
+def _undefined_without(chosen: Metric) -> tuple[bool, bool]:
     one, none = np.float64(1.0), np.float64(0.0)
     perfect = (none, none, none, one), (one, none, none, none)
     no_positive, no_negative = (bool(chosen.undefined(counts)) for counts in perfect)

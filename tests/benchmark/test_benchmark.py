@@ -22,6 +22,7 @@ from sklearn.preprocessing import StandardScaler
 import anyloss
 from anyloss import recipe
 from anyloss._core.journal import Journal
+from anyloss.baselines import boosted
 from anyloss.baselines.methods import (
     FAMILIES,
     MAIN,
@@ -32,7 +33,6 @@ from anyloss.baselines.methods import (
 )
 from anyloss.benchmark import (
     Study,
-    boosted,
     bundled,
     from_folder,
     protocol,

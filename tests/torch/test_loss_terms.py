@@ -209,6 +209,39 @@ def test_soft_labels_refuse_another_step():
 # Where Python does not see plain tensors.
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        ("column", {"cross_entropy": 0.1}),
+        ("labels", {}),
+        ("labels", {"zero_division": 1, "average": "weighted"}),
+        ("classes", {"cross_entropy": 0.1}),
+        ("classes", {"metric": "gmean"}),
+        ("classes", {"metric": "hmean", "zero_division": 0}),
+        ("classes", {"metric": "mcc", "ignore_index": 2}),
+        ("teacher", {"task": "multiclass", "soft_labels": True}),
+        ("labels", {"task": "binary", "per_sample": True}),
+    ],
+)
+def test_a_compiled_loss_is_the_same_without_a_graph_break(kind, options):
+    torch.compiler.reset()
+    g = torch.Generator().manual_seed(0)
+    shape = (8,) if kind == "column" else (8, 4)
+    z = torch.randn(shape, generator=g, dtype=torch.float64).requires_grad_()
+    y = (torch.rand(shape, generator=g) < 0.4).double()
+    if kind == "classes":
+        y = torch.randint(0, 3, (8,), generator=g)  # one class of four is absent
+    if kind == "teacher":
+        y = torch.rand(shape, generator=g).double().softmax(1)
+    loss = AnyLoss(**options)
+    compiled = torch.compile(loss, backend="aot_eager", fullgraph=True)
+    torch.testing.assert_close(compiled(z, y), loss(z, y))
+    (ours,) = torch.autograd.grad(compiled(z, y), z)
+    (theirs,) = torch.autograd.grad(loss(z, y), z)
+    torch.testing.assert_close(ours, theirs)
+
+
 def test_fake_and_meta_tensors_pass_through():
     with FakeTensorMode():
         z = torch.randn(6, 3, requires_grad=True)

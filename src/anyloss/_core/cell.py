@@ -129,14 +129,15 @@ class Cell:
 
         The weights must sum to one. The last two are 0, with slope 0, where a class has 0.
 
+        >>> import numpy as np
+        >>> from anyloss._core.backend import NUMPY
         >>> recalls = Cell(np.array([0.25, 1.0]), backend=NUMPY)
         >>> half = np.array([0.5, 0.5])
         >>> [recalls.mean(half, power).value.tolist() for power in (1, 0, -1)]
         [[0.625], [0.5], [0.4]]
         """
         if power == 1:
-            weighted: Cell = self * weight
-            return weighted.sum()
+            return self._linear(self.value * weight, weight).sum()
         where, tiny = self.backend.where, self.backend.tiny
         void = self.value < tiny
         x = where(void, 1.0, self.value)

@@ -32,7 +32,6 @@ from anyloss.metrics import (
     SUMMED_FORMS,
     Metric,
     MetricSpec,
-    undefined_without,
 )
 from anyloss.metrics import metric as find_metric
 from anyloss.steps import Hard, Step, check_step
@@ -251,7 +250,7 @@ def _absent(
         undefined = chosen.undefined(counts)
         perfect = scores * 0.0 + 1.0
     else:
-        no_positive, no_negative = undefined_without(chosen)
+        no_positive, no_negative = chosen.undefined_without
         undefined = tp + fn + fp + tn <= 0
         if no_positive:
             undefined = undefined | (tp + fn <= 0)
