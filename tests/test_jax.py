@@ -202,3 +202,12 @@ def test_an_optax_loop_learns_f1():
     assert losses[0] > 0.8
     assert losses[-1] < 0.1
     assert f1_score(y, np.asarray(X @ w[1:] + w[0]) > 0) > 0.95
+
+
+@pytest.mark.parametrize("size", [1e-20, 1e-30, 1e20])
+@pytest.mark.parametrize("metric", ["f1", "mcc", "p4"])
+def test_the_unit_of_the_weights_does_not_matter_in_float32(size, metric):
+    z, y = jnp.array([1.0, -1.0, 0.5, -2.0]), jnp.array([1, 0, 0, 1])
+    plain = jax.grad(lambda z: any_loss(z, y, metric))(z)
+    ours = jax.grad(lambda z: any_loss(z, y, metric, weight=jnp.full(4, size)))(z)
+    assert np.asarray(ours) == pytest.approx(np.asarray(plain), rel=1e-4)

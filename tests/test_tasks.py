@@ -151,6 +151,44 @@ def test_the_task_is_an_argument_of_the_ranking_losses():
         AUROCLoss()(z, y)
 
 
+@pytest.mark.parametrize(
+    ("shape", "weight_shape"),
+    [((4, 6), (4,)), ((4, 6), (4, 1)), ((4, 6), (4, 6)), ((1, 4), (1, 4)), ((3, 5, 2), (3, 5))],
+)
+@pytest.mark.parametrize("per_sample", [False, True])
+def test_weights_of_binary_masks_in_keras(shape, weight_shape, per_sample):
+    """Weights were spread over a number of columns that a binary task does not have."""
+    pytest.importorskip("keras")
+    from anyloss.keras import AnyLoss as KerasLoss
+
+    rng = np.random.default_rng(2)
+    y, p = rng.integers(0, 2, shape), rng.random(shape).astype(np.float32)
+    weight = rng.integers(0, 3, weight_shape).astype(np.float32)
+    given = {"task": "binary", "per_sample": per_sample}
+    ours = float(KerasLoss("f1", **given)(y, p, weight))
+    if weight_shape in ((4,), (4, 1)):
+        weight = weight.reshape(-1)  # of whole samples
+    else:
+        weight = np.broadcast_to(
+            weight.reshape(weight.shape + (1,) * (p.ndim - weight.ndim)), shape
+        )
+    assert ours == pytest.approx(
+        1 - anyloss.score(y, p, "f1", Uniform(), weight=weight, **given), abs=1e-6
+    )
+
+
+@pytest.mark.parametrize("score", FRONT_ENDS[:2] + FRONT_ENDS[3:4])
+def test_classes_first_or_last_is_not_guessed(score):
+    z, y = RNG.normal(size=(2, 3, 3)), RNG.integers(0, 3, (2, 3))
+    with pytest.raises(
+        ValueError, match="two readings: class_axis=1.*or class_axis=-1, they come la"
+    ):
+        score(y, z)
+    first, last = score(y, z, class_axis=1), score(y, z, class_axis=-1)
+    assert first == pytest.approx(score(y, np.moveaxis(z, 1, -1), class_axis=-1), abs=1e-6)
+    assert abs(first - last) > 1e-3
+
+
 def test_one_hot_labels_of_keras_give_the_numbers_of_keras():
     """keras.metrics takes the arg-max of one-hot labels; so does task="multiclass"."""
     keras = pytest.importorskip("keras")

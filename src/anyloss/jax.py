@@ -60,6 +60,7 @@ def _backend(dtype: type) -> Backend:
         one_hot=lambda index, classes: index == jnp.arange(classes),
         sum=lambda x, axis: jnp.sum(x, axis=axis, keepdims=True),
         concat=lambda parts: jnp.concatenate(parts, axis=-1),
+        constant=jax.lax.stop_gradient,
         tiny=float(np.finfo(dtype).tiny),
     )
 
@@ -82,7 +83,7 @@ def any_loss(
     cross_entropy: float = 0.0,
     from_logits: bool = True,
     task: Task = "auto",
-    class_axis: int = 1,
+    class_axis: int | None = None,
     per_sample: PerSample = False,
     zero_division: ZeroDivision = "auto",
     soft_labels: bool = False,
@@ -102,7 +103,8 @@ def any_loss(
             counts are summed over it, so that every device gets the loss of the undivided batch.
         step, threshold, thresholds, average, smooth, cross_entropy, from_logits, task, per_sample,
             zero_division, soft_labels, ignore_index, validate: as in `anyloss.torch.AnyLoss`.
-        class_axis: the axis of the classes or labels; -1 for channels last.
+        class_axis: the axis of the classes or labels; -1 for channels last. None is 1, and raises
+            where class indices would fit the last axis too.
         **params: parameters of the metric, such as `beta=2` for `"fbeta"`.
 
     >>> logits, labels = jnp.array([2.0, -1.0, 0.5, -2.0]), jnp.array([1, 0, 1, 0])
@@ -155,7 +157,7 @@ def soft_score(
     cross_entropy: float = 0.0,
     from_logits: bool = True,
     task: Task = "auto",
-    class_axis: int = 1,
+    class_axis: int | None = None,
     per_sample: PerSample = False,
     zero_division: ZeroDivision = "auto",
     soft_labels: bool = False,
@@ -205,7 +207,7 @@ def score(
     cross_entropy: float = 0.0,
     from_logits: bool = True,
     task: Task = "auto",
-    class_axis: int = 1,
+    class_axis: int | None = None,
     per_sample: PerSample = False,
     zero_division: ZeroDivision = "auto",
     soft_labels: bool = False,

@@ -266,6 +266,8 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if y.shape != wanted and (y.ndim != 2 or y.shape[1] != 1 or y.size != wanted[0]):
             raise ValueError(f"y must have the shape of the predictions, {wanted}; got {y.shape}")
         labels = y
+        if self.kind_ == "multilabel" and not np.isin(y, (0, 1)).all():
+            raise ValueError(f"y must hold 0 and 1, one column per label; got {np.unique(y)[:5]}")
         if self.kind_ != "multilabel":
             labels = y.reshape(-1, 1) == self.classes_
             if not labels.any(axis=1).all():

@@ -111,3 +111,15 @@ def test_small_uniform_weights_do_not_switch_a_metric_off():
             torch.testing.assert_close(loss.detach(), AnyLoss(metric)(z, y))
             assert x.grad.isfinite().all()
             assert x.grad.abs().max() > 1e-5
+
+
+@pytest.mark.parametrize("metric", ["fn / (fn + fp)", "1 - fp / (fp + fn)", "gmean", "f1", "mcc"])
+@pytest.mark.parametrize("logits", [(18.0, -19.0), (16.0, -16.0), (-20.0, 0.0)])
+def test_cells_that_are_differences_are_not_lost_in_rounding(metric, logits):
+    g = torch.Generator().manual_seed(0)
+    for n, share in ((50, 0.6), (1000, 0.5), (40_000, 0.6)):
+        y = (torch.arange(n) < n * share).float()
+        z = torch.where(y > 0, *logits) + 0.3 * torch.randn(n, generator=g)
+        check(z, y, metric, Uniform())
+        double = AnyLoss(metric)(z.double(), y.double())
+        torch.testing.assert_close(AnyLoss(metric)(z, y), double.float(), rtol=1e-4, atol=1e-6)

@@ -152,6 +152,30 @@ def test_cross_entropy_keeps_a_score_apart():
         AnyLoss("f1", cross_entropy=0.1)(torch.tensor([torch.inf, 0.0]), torch.tensor([0.0, 1.0]))
 
 
+def test_cross_entropy_of_impossible_and_certain_outputs_is_that_of_pytorch():
+    p, y = torch.tensor([0.0, 1.0, 0.3, 1.0, 0.0]), torch.tensor([0.0, 1.0, 1.0, 0.0, 1.0])
+    for dtype in (torch.float32, torch.float64):
+        given = {"from_logits": False}
+        added = any_loss(p.to(dtype), y, cross_entropy=1.0, **given) - any_loss(
+            p.to(dtype), y, **given
+        )
+        assert added.item() == pytest.approx(F.binary_cross_entropy(p, y).item(), rel=1e-6)
+    z, index = torch.tensor([[-torch.inf, 1.0, 2.0], [0.0, 1.0, 2.0]]), torch.tensor([1, 2])
+    given = {"validate": False}
+    added = any_loss(z, index, cross_entropy=1.0, **given) - any_loss(z, index, **given)
+    assert added.item() == pytest.approx(F.cross_entropy(z, index).item(), rel=1e-6)
+
+
+def test_a_class_without_weight_leaves_the_other_classes_of_its_row_alone():
+    z = torch.tensor([[-3.0, -2.0, -5.0], [-2.0, -4.0, -6.0], [-1.0, -2.0, -3.0]])
+    y, weight = torch.eye(3)[[1, 0, 0]], torch.ones(3, 3)
+    weight[:, 2] = 0.0
+    loss = AnyLoss("f1", task="multiclass", cross_entropy=1.0)
+    almost = weight.clamp_min(1e-30)
+    torch.testing.assert_close(loss(z, y, weight), loss(z, y, almost))
+    assert AnyLoss("accuracy", task="multiclass").score(z, y, weight).item() == 1.0
+
+
 # Soft labels.
 
 
@@ -290,6 +314,45 @@ def test_misspelt_options_are_answered_with_the_nearest_one():
         TypeError, match="unknown argument 'zzz'; known are: metric, step, threshold"
     ):
         AnyLoss("f1", zzz=2)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"cross_entropy": "0.1"}, ValueError, "cross_entropy must be a number >= 0; got '0.1'"),
+        ({"smooth": None}, ValueError, "smooth must be a number >= 0; got None"),
+        ({"memory": "0.9"}, ValueError, "memory must lie strictly between 0 and 1"),
+        ({"thresholds": np.float32(0.5)}, TypeError, "thresholds must be a list of numbers"),
+        ({"thresholds": "0.5"}, TypeError, "thresholds must be a list of numbers"),
+        ({"zero_division": np.nan}, ValueError, "scikit-learn's nan is 'skip' here"),
+        ({"zero_division": True}, ValueError, "zero_division must be one of"),
+        ({"ignore_index": True}, TypeError, "ignore_index must be a whole number or None"),
+        ({"weight": 2.0}, TypeError, "weights come with the batch"),
+        ({"amplifying_scale": 73.0}, TypeError, r"write step=Amplified\(scale\)"),
+    ],
+)
+def test_options_of_the_wrong_kind_are_refused_by_name(options, error, message):
+    with pytest.raises(error, match=message):
+        AnyLoss("f1", **options)
+
+
+def test_numbers_of_numpy_are_numbers():
+    z, y = torch.randn(6, 3), torch.tensor([0, 1, 2, 0, 1, 7])
+    given = {"class_axis": np.int64(1), "ignore_index": np.int64(7), "zero_division": np.float64(1)}
+    plain = AnyLoss("f1", class_axis=1, ignore_index=7, zero_division=1)(z, y)
+    torch.testing.assert_close(AnyLoss("f1", **given)(z, y), plain)
+    wide = AnyLoss("f1", ignore_index=7)(z, y.to(torch.uint16))
+    torch.testing.assert_close(wide, AnyLoss("f1", ignore_index=7)(z, y))
+    with pytest.raises(ValueError, match="weight must have shape"):
+        AnyLoss("f1", ignore_index=7).score(z, y, torch.tensor(2.0))
+
+
+def test_a_meter_takes_indices_and_one_hot_labels_of_one_task():
+    z, y = torch.randn(6, 3), torch.tensor([0, 1, 2, 0, 1, 2])
+    meter = ScoreMeter("f1", task="multiclass")
+    meter.update(z[:3], y[:3])
+    meter.update(z[3:], F.one_hot(y[3:], 3))
+    torch.testing.assert_close(meter.compute(), AnyLoss("f1").score(z, y))
 
 
 def test_repr_shows_what_differs_from_the_default():

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from numbers import Real
 from typing import NamedTuple
 
 import numpy as np
@@ -219,7 +220,7 @@ def _cells(
     values = [x + smooth for x in counts]
     if backend.tiny > NUMPY.tiny and chosen.function in METRICS.values():
         # A named metric does not depend on the unit of the weights; float32 has a small range.
-        rows = sum(values)
+        rows = backend.constant(sum(values))  # the weight of all rows, whatever is decided
         rows = backend.where(rows < backend.tiny, 1.0, rows)
         values = [x / rows for x in values]
     if not slopes:
@@ -317,10 +318,10 @@ def whole_score(total: Array, weight: Array, lay: Layout, hard: bool, backend: B
     return score[0, 0, :] if lay.average is None else score[0, 0, 0]
 
 
-def check_smooth(smooth: float) -> None:
-    """Refuse what cannot be added to counts."""
-    if not 0 <= smooth < math.inf:
-        raise ValueError(f"smooth must be a number >= 0; got {smooth!r}")
+def check_number(name: str, value: float) -> None:
+    """Refuse what is not a finite number from 0 on."""
+    if not isinstance(value, Real) or not 0 <= float(value) < math.inf:
+        raise ValueError(f"{name} must be a number >= 0; got {value!r}")
 
 
 def check_finite(counts: Counts, values: list[Array], chosen: Metric) -> None:
@@ -369,20 +370,27 @@ def cross_entropy_sums(given: Rows, from_logits: bool, backend: Backend) -> tupl
             z = z - backend.sum(backend.where(top(z, backend), z, 0.0), -1)
             log_p = z - backend.log(backend.sum(backend.exp(z), -1))
         else:
-            log_p = backend.log(backend.where(z < backend.tiny, backend.tiny, z))
-        terms, weight = -y * log_p, y
+            log_p = _log(z, backend)
+        terms, weight = -y * backend.where(y > 0, log_p, 0.0), y
     elif from_logits:
         positive = z >= 0
         size = backend.where(positive, z, -z)
         terms = backend.where(positive, z, 0.0) - z * y + backend.log(1 + backend.exp(-size))
         weight = y * 0.0 + 1.0
     else:
-        p, q = (backend.where(x < backend.tiny, backend.tiny, x) for x in (z, 1 - z))
-        terms, weight = -y * backend.log(p) - (1 - y) * backend.log(q), y * 0.0 + 1.0
+        terms = -y * _log(z, backend) - (1 - y) * _log(1 - z, backend)
+        weight = y * 0.0 + 1.0
     for factor in (given.weight, given.sample_weight):
         if factor is not None:
             terms, weight = terms * factor, weight * factor
     return terms.sum(), weight.sum()
+
+
+def _log(p: Array, backend: Backend) -> Array:
+    """The logarithm of a probability, at least -100, as PyTorch's cross-entropy has it."""
+    tiny = p < backend.tiny
+    found = backend.log(backend.where(tiny, 1.0, p))
+    return backend.where(tiny | (found < -100.0), -100.0, found)
 
 
 def counts(
@@ -393,7 +401,7 @@ def counts(
     from_logits: bool = False,
     weight: Array | None = None,
     task: Task = "auto",
-    class_axis: int = 1,
+    class_axis: int | None = None,
     per_sample: PerSample = False,
     soft_labels: bool = False,
     ignore_index: int | None = None,
@@ -429,7 +437,7 @@ def score(
     from_logits: bool = False,
     weight: Array | None = None,
     task: Task = "auto",
-    class_axis: int = 1,
+    class_axis: int | None = None,
     per_sample: PerSample = False,
     zero_division: ZeroDivision = "auto",
     soft_labels: bool = False,
@@ -445,7 +453,7 @@ def score(
     """
     chosen, hard = find_metric(metric), isinstance(step, Hard)
     check_average(chosen, average)
-    check_smooth(smooth)
+    check_number("smooth", smooth)
     options = make_options(
         average=average, from_logits=from_logits, per_sample=per_sample, task=task,
         class_axis=class_axis, zero_division=zero_division, soft_labels=soft_labels,

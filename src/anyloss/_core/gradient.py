@@ -19,7 +19,7 @@ from anyloss._core.counts import (
     Counts,
     averaged,
     check_average,
-    check_smooth,
+    check_number,
     count,
     counts_of_sums,
     pair,
@@ -202,7 +202,7 @@ def gradient(
     from_logits: bool = False,
     weight: Array | None = None,
     task: Task = "auto",
-    class_axis: int = 1,
+    class_axis: int | None = None,
     per_sample: PerSample = False,
     zero_division: ZeroDivision = "auto",
     soft_labels: bool = False,
@@ -220,7 +220,7 @@ def gradient(
     """
     chosen = find_metric(metric)
     check_average(chosen, average)
-    check_smooth(smooth)
+    check_number("smooth", smooth)
     options = make_options(
         average=average, from_logits=from_logits, per_sample=per_sample, task=task,
         class_axis=class_axis, zero_division=zero_division, soft_labels=soft_labels,

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import difflib
 import inspect
-import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, TypedDict, TypeVar
 
-from anyloss._core.counts import check_average, check_smooth, check_soft_labels
+from anyloss._core.counts import check_average, check_number, check_soft_labels
 from anyloss._core.formula import CELLS
 from anyloss._core.shapes import Options, PerSample, Task, ZeroDivision, make_options
 from anyloss.metrics import Metric, MetricSpec
@@ -27,7 +26,7 @@ class SharedSettings(TypedDict, total=False):
     cross_entropy: float
     from_logits: bool
     task: Task
-    class_axis: int
+    class_axis: int | None
     per_sample: PerSample
     zero_division: ZeroDivision
     soft_labels: bool
@@ -87,7 +86,7 @@ def make_settings(
     cross_entropy: float = 0.0,
     from_logits: bool = True,
     task: Task = "auto",
-    class_axis: int = 1,
+    class_axis: int | None = None,
     per_sample: PerSample = False,
     zero_division: ZeroDivision = "auto",
     soft_labels: bool = False,
@@ -100,9 +99,8 @@ def make_settings(
         check_names(metric, params)
     chosen = find_metric(metric, **params)
     check_average(chosen, average)
-    check_smooth(smooth)
-    if not 0 <= cross_entropy < math.inf:
-        raise ValueError(f"cross_entropy must be a number >= 0; got {cross_entropy!r}")
+    check_number("smooth", smooth)
+    check_number("cross_entropy", cross_entropy)
     if cross_entropy and average in (None, "none"):
         raise ValueError(
             "cross_entropy is added to a loss of one number; got average=None, which gives one per "
@@ -119,8 +117,15 @@ def make_settings(
     return Settings(chosen, steps, smooth, float(cross_entropy), options)
 
 
-# Arguments of the front-ends beside those of `make_settings`.
-OTHER_ARGUMENTS = ("amplifying_scale", "axis_name", "group", "memory", "sync", "weight")
+# Arguments that belong elsewhere, and where.
+ELSEWHERE = {
+    "weight": "weights come with the batch, as in loss(input, target, weight)",
+    "amplifying_scale": "write step=Amplified(scale); amplifying_scale is for the Keras losses",
+    "axis_name": "it is for the functions of anyloss.jax",
+    "memory": "it is for anyloss.torch.AnyLoss",
+    "sync": "it is for the losses of anyloss.torch",
+    "group": "it is for the losses of anyloss.torch",
+}
 
 
 def check_names(metric: MetricSpec | Metric, given: Iterable[str]) -> None:
@@ -130,10 +135,12 @@ def check_names(metric: MetricSpec | Metric, given: Iterable[str]) -> None:
     if any(each.kind is each.VAR_KEYWORD for each in own):
         return
     ours = [x for x in inspect.signature(make_settings).parameters if x != "params"]
-    known = [*(each.name for each in own), *ours, *OTHER_ARGUMENTS]
+    known = [*(each.name for each in own), *ours]
     for name in given:
+        if name in ELSEWHERE:
+            raise TypeError(f"{name!r} is no argument here: {ELSEWHERE[name]}")
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
+            near = difflib.get_close_matches(name, [*known, *ELSEWHERE], n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"known are: {', '.join(known)}"
             raise TypeError(f"unknown argument {name!r}; {hint}")
 
@@ -152,7 +159,7 @@ def make_steps(
     base = DEFAULT if step is None else step
     if thresholds is None:
         return (base if threshold is None else base.at(threshold),)
-    if isinstance(thresholds, int | float):
+    if isinstance(thresholds, str) or not isinstance(thresholds, Iterable):
         raise TypeError(f"thresholds must be a list of numbers; got {thresholds!r}")
     steps = tuple(base.at(float(each)) for each in thresholds)
     if not steps:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
+from numbers import Integral, Real
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -33,7 +34,7 @@ class Options(NamedTuple):
     from_logits: bool = True
     per_sample: PerSample = False
     task: Task = "auto"
-    class_axis: int = 1
+    class_axis: int | None = None
     zero_division: ZeroDivision = "auto"
     soft_labels: bool = False
     ignore_index: int | None = None
@@ -43,21 +44,27 @@ class Options(NamedTuple):
 def make_options(**given: Any) -> Options:
     """Options, each checked for what it may be."""
     options = Options(**given)
+    rule = options.zero_division
+    if isinstance(rule, Real) and not isinstance(rule, bool) and rule in (0, 1):
+        options = options._replace(zero_division=1 if rule else 0)
     for name, known in (
         ("task", TASKS),
         ("zero_division", ZERO_DIVISIONS),
         ("per_sample", PER_SAMPLE),
     ):
         value = getattr(options, name)
-        if value not in known:
-            raise ValueError(f"{name} must be one of {', '.join(map(repr, known))}; got {value!r}")
+        if not any(type(value) is type(each) and value == each for each in known):
+            nan = "; scikit-learn's nan is 'skip' here" if name == "zero_division" else ""
+            raise ValueError(
+                f"{name} must be one of {', '.join(map(repr, known))}; got {value!r}{nan}"
+            )
     for name in ("from_logits", "soft_labels", "validate"):
         if getattr(options, name) not in (True, False):
             raise TypeError(f"{name} must be True or False; got {getattr(options, name)!r}")
-    if isinstance(options.class_axis, bool) or not isinstance(options.class_axis, int):
-        raise TypeError(f"class_axis must be a whole number; got {options.class_axis!r}")
-    if not (options.ignore_index is None or isinstance(options.ignore_index, int)):
-        raise TypeError(f"ignore_index must be a whole number or None; got {given['ignore_index']}")
+    for name in ("class_axis", "ignore_index"):
+        value = getattr(options, name)
+        if value is not None and (isinstance(value, bool) or not isinstance(value, Integral)):
+            raise TypeError(f"{name} must be a whole number or None; got {value!r}")
     return options._replace(average=None if options.average == "none" else options.average)
 
 
@@ -122,6 +129,13 @@ task='multiclass'
     indices = shape[:axis] + shape[axis + 1 :] if classes > 1 else None
     task = _read_task(shape, target_shape, classes, axis, options.task)
     index_target = task == "multiclass" and target_shape == indices
+    last = len(shape) - 1
+    if index_target and options.class_axis is None and last > 1 and shape[:last] == target_shape:
+        raise ValueError(
+            f"scores of shape {shape} with class indices of shape {target_shape} have two "
+            "readings: class_axis=1, the classes come before the positions, as in PyTorch, or "
+            "class_axis=-1, they come last; got class_axis=None. Say which"
+        )
     if index_target and not integer_target:
         raise TypeError(
             f"labels of shape {target_shape} for scores of shape {shape} are class indices and "
@@ -141,7 +155,7 @@ task='multiclass'
 def _class_axis(shape: tuple[int, ...], options: Options) -> int:
     """The class axis, counted from the front; 1 where there is none."""
     axis, axes = options.class_axis, len(shape)
-    if axes == 1 or options.task == "binary":
+    if axes == 1 or options.task == "binary" or axis is None:
         return 1
     found = axis + axes if axis < 0 else axis
     if not 1 <= found < axes:
@@ -312,7 +326,10 @@ def spread(
         keep = backend.where(labels == ignore_index, 0.0, 1.0)
         w = keep if w is None else w * keep
     if w is not None:
-        z, labels = backend.where(w == 0, 0.0, z), backend.where(w == 0, 0, labels)
+        # Under the softmax a single class cannot be blanked: it would change the others.
+        whole = lay.task == "multiclass" and w.shape[-1] > 1
+        gone = (backend.sum(w, -1) if whole else w) == 0
+        z, labels = backend.where(gone, 0.0, z), backend.where(gone, 0, labels)
     if check is not None:
         check(Rows(z, labels, w, lay, samples))
     if samples is not None and w is not None:

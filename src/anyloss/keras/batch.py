@@ -45,6 +45,7 @@ def _backend(dtype: str) -> Backend:
         one_hot=lambda index, classes: ops.equal(index, ops.arange(classes, dtype="int32")),
         sum=lambda x, axis: ops.sum(x, axis=axis, keepdims=True),
         concat=lambda parts: ops.concatenate(parts, axis=-1),
+        constant=ops.stop_gradient,
         tiny=float(np.finfo(dtype).tiny),
     )
 
@@ -117,7 +118,7 @@ def _class_axis_last(
     if len(y_pred.shape) == 1:
         y_pred = ops.expand_dims(y_pred, -1)
     axes, axis = len(y_pred.shape), options.class_axis
-    if options.task == "binary" or axis in (-1, axes - 1):
+    if options.task == "binary" or axis in (None, -1, axes - 1):
         return y_true, y_pred, list(weights)
     if not -axes <= axis < axes or axis % axes == 0:
         raise ValueError(
@@ -133,6 +134,8 @@ def _class_axis_last(
 
 def _columns(weight: Array, lay: Layout) -> int:
     """One, or one per class; a weight of an open last axis is one per class only if that is one."""
+    if lay.task == "binary":
+        return 1
     if weight.shape[-1] is None and lay.classes > 1:
         raise ValueError(
             "weights need a known last axis where there are several classes: give the data set a "
@@ -193,7 +196,7 @@ def _sample_weight(weights: Sequence[Array], y_pred: Array) -> Array | None:
     """The product of the weights that are given per sample, with the axes `(samples, 1, 1)`."""
     product = None
     for each in weights:
-        if math.prod(each.shape[1:]) == 1:
+        if all(length == 1 for length in each.shape[1:]):
             weight = ops.reshape(ops.cast(each, dtype_of(y_pred)), (-1, 1, 1))
             product = weight if product is None else product * weight
     return product

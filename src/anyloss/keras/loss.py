@@ -83,7 +83,7 @@ class AnyLoss(Configured, keras.losses.Loss):  # type: ignore[misc]
         cross_entropy: float = 0.0,
         from_logits: bool = False,
         task: Task = "auto",
-        class_axis: int = -1,
+        class_axis: int | None = -1,
         per_sample: PerSample = False,
         zero_division: ZeroDivision = "auto",
         soft_labels: bool = False,

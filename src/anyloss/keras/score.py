@@ -40,7 +40,7 @@ class Score(Configured, keras.metrics.Metric):  # type: ignore[misc]
         average: str | None = "auto",
         from_logits: bool = False,
         task: Task = "auto",
-        class_axis: int = -1,
+        class_axis: int | None = -1,
         zero_division: ZeroDivision = "auto",
         ignore_index: int | None = None,
         validate: bool = True,

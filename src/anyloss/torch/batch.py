@@ -29,6 +29,7 @@ def _backend(dtype: torch.dtype) -> Backend:
         one_hot=lambda index, classes: index == torch.arange(classes, device=index.device),
         sum=lambda x, axis: x.sum(axis, keepdim=True),
         concat=lambda parts: torch.cat(parts, -1),
+        constant=torch.Tensor.detach,
         tiny=torch.finfo(dtype).tiny,
     )
 
@@ -67,6 +68,7 @@ class Batch(NamedTuple):
         return self.weight is not None or self.options.ignore_index is not None
 
 
+_UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)
 _PLAIN = (Tensor, torch.nn.Parameter)
 
 
@@ -89,6 +91,8 @@ def make_batch(
 ) -> Batch:
     """Check types and shapes always, and values where that costs no wait: on the CPU, in eager."""
     _check_types(input, target, weight)
+    if target.dtype in _UNSIGNED:  # PyTorch has few functions for them
+        target = target.long()
     eager = is_eager(input)
     lay = (_cached_layout if eager else layout)(
         _shape(input),
@@ -221,7 +225,7 @@ def hard_count(batch: Batch, step: Step) -> tuple[Counts, Tensor | None]:
     """
     backend, scores, weight = HARD_BACKENDS[batch.scores.dtype], batch.scores, batch.weight
     hard, rows = step.hard(), max(1, BLOCK // max(1, math.prod(scores.shape[1:])))
-    fits = weight is None or len(weight) == len(scores)  # if not, `make_rows` says so
+    fits = weight is None or weight.shape[:1] == scores.shape[:1]  # if not, `make_rows` says so
     if not batch.eager or batch.options.per_sample or len(scores) <= rows or not fits:
         found = make_rows(batch, backend)
         return count(found, hard, batch.options, backend), found.sample_weight

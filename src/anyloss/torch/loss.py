@@ -56,7 +56,7 @@ def any_loss(
     cross_entropy: float = 0.0,
     from_logits: bool = True,
     task: Task = "auto",
-    class_axis: int = 1,
+    class_axis: int | None = None,
     per_sample: PerSample = False,
     zero_division: ZeroDivision = "auto",
     soft_labels: bool = False,
@@ -204,8 +204,12 @@ def _fast_loss(
     pool = pool and once(pool)
 
     def evaluate(counts: Counts) -> Slopes:
-        _, fn, fp, tn = counts
+        tp, fn, fp, tn = counts
         lost = (fn + tn < imprecise * z.shape[0]) | (tn < imprecise * (fp + tn))
+        # Of either class, a cell that is a difference must be more than rounding.
+        least = imprecise / 100
+        lost |= ((tp < least * fn) | (fn < least * tp)) & (tp + fn > 0)
+        lost |= (fp < least * tn) & (fp + tn > 0)
         if lost if z.ndim == 1 else lost.any():
             raise _ImpreciseError  # before the exchange: a rank comes there once, on either path
         if pool is None:
@@ -271,7 +275,8 @@ class AnyLoss(nn.Module):
             `"multilabel"` (one label per entry of the class axis) or `"multiclass"` (class indices
             without the class axis, or one-hot labels). `"auto"` follows from the shapes, and
             raises where they have two readings.
-        class_axis: the axis of the classes or labels in `input`; -1 for channels last.
+        class_axis: the axis of the classes or labels in `input`; -1 for channels last. None is 1,
+            as in PyTorch, and raises where class indices would fit the last axis too.
         per_sample: count within each sample of `(n, C, ...)` instead of pooling, and average over
             the samples, which weigh alike; `"weighted"`: by their number of valid pixels.
         zero_division: what a class does (per sample: a mask) for which a perfect decision would
@@ -315,7 +320,7 @@ class AnyLoss(nn.Module):
         cross_entropy: float = 0.0,
         from_logits: bool = True,
         task: Task = "auto",
-        class_axis: int = 1,
+        class_axis: int | None = None,
         per_sample: PerSample = False,
         zero_division: ZeroDivision = "auto",
         soft_labels: bool = False,

@@ -27,7 +27,7 @@ class RunningCounts(nn.Module):
 
     def __init__(self, keep: float) -> None:
         super().__init__()
-        if not 0 < keep < 1:
+        if not isinstance(keep, int | float) or not 0 < keep < 1:
             raise ValueError(
                 "memory must lie strictly between 0 and 1: the share of the counts that is kept "
                 f"from batch to batch, such as 0.98; got {keep!r}"

@@ -38,7 +38,7 @@ class ScoreMeter:
         average: str | None = "auto",
         from_logits: bool = True,
         task: Task = "auto",
-        class_axis: int = 1,
+        class_axis: int | None = None,
         zero_division: ZeroDivision = "auto",
         ignore_index: int | None = None,
         validate: bool = True,
@@ -71,7 +71,7 @@ class ScoreMeter:
     def update(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> None:
         """Count one batch."""
         batch = read_batch(input, target, weight, self.settings)
-        if self._layout is not None and self._layout != batch.layout:
+        if self._layout is not None and self._layout[:3] != batch.layout[:3]:
             raise ValueError(
                 "all batches of an epoch must have one task and number of classes; had "
                 f"{self._layout.task} of {self._layout.classes}, got {batch.layout.task} of "

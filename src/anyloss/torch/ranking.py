@@ -39,7 +39,7 @@ class _CurveLoss(nn.Module, ABC):
         average: str | None = "macro",
         from_logits: bool = True,
         task: Task = "auto",
-        class_axis: int = 1,
+        class_axis: int | None = None,
         validate: bool = True,
         sync: bool | None = None,
         group: dist.ProcessGroup | None = None,
