@@ -168,7 +168,13 @@ FRONT_ENDS = {
 }
 
 
-@pytest.mark.parametrize(("dtype", "tolerance"), [(np.float64, 1e-10), (np.float32, 1e-6)])
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"),
+    [
+        (np.float64, 1e-10),
+        pytest.param(np.float32, 1e-6, marks=pytest.mark.slow("all cases a second time")),
+    ],
+)
 @pytest.mark.parametrize("front_end", FRONT_ENDS)
 @pytest.mark.parametrize("case", CASES, ids=[name for name, *_ in CASES])
 def test_the_value_and_the_gradient_are_those_of_the_closed_form(case, front_end, dtype, tolerance):

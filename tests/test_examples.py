@@ -19,6 +19,8 @@ from torch.utils.data import DistributedSampler
 
 from anyloss.torch import AnyLoss
 
+pytestmark = pytest.mark.slow("starts several processes")
+
 ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "examples"
 ENVIRONMENT = os.environ | {

@@ -119,6 +119,7 @@ def test_bfloat16_is_counted_in_float32():
     assert rounded == pytest.approx(np.asarray(slope), rel=2**-8)
 
 
+@pytest.mark.slow("ten million rows")
 def test_ten_million_rows_are_summed_rightly():
     z = RNG.normal(size=10_000_000).astype(np.float32)
     y = (RNG.random(10_000_000) < 0.01).astype(np.int8)

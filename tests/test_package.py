@@ -59,6 +59,7 @@ def test_the_wheel_carries_types_and_templates_but_no_papers_and_no_data(wheel):
     assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"anyloss"}
 
 
+@pytest.mark.slow("makes an environment")
 def test_the_wheel_works_in_an_empty_environment_with_numpy_alone(wheel, tmp_path):
     """A fresh environment that sees nothing but NumPy and the wheel."""
     environment = tmp_path / "empty"

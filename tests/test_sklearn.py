@@ -67,6 +67,7 @@ def test_score_is_the_metric_of_the_decisions(metric, reference):
     assert model.history_[-1] > model.history_[0]
 
 
+@pytest.mark.slow("fits many models")
 def test_it_does_not_lose_to_a_tuned_threshold_on_bundled_data():
     """Ten digits, one against the rest, seen through few pixels: mean F1, five folds."""
     digits = load_digits()

@@ -59,12 +59,14 @@ def test_the_bundled_sets_are_real_and_binary():
     assert (len(y), y.sum()) == (4174, 32)
 
 
+@pytest.mark.slow("reads 136 data sets")
 def test_every_bundled_set_can_be_read():
     good, problems = usable(list(SETS.values()), 300, 5)
     assert len(good) + len(problems) == len(SETS)
     assert all("too few" in problem for problem in problems)
 
 
+@pytest.mark.slow("two runs of the benchmark")
 def test_other_data_of_the_same_name_are_not_taken_for_done(tmp_path):
     rng = np.random.default_rng(0)
     scores = []
@@ -313,6 +315,7 @@ def test_a_run_is_tidy_and_complete_and_goes_on_from_its_journal(tmp_path):
     pd.testing.assert_frame_equal(*both, check_dtype=False)
 
 
+@pytest.mark.slow("ten killed runs")
 def test_ten_kills_leave_the_same_file(tmp_path):
     command = [
         sys.executable, "-m", "anyloss", "bench", "--datasets", "iris_1", "wine_1", "--models", "linear",

@@ -473,6 +473,7 @@ def test_rounds_under_any_name():
     assert {x.tree_count_ for x in found.refined} <= {4}
 
 
+@pytest.mark.slow("fits many models")
 def test_it_does_not_lose_to_a_tuned_threshold_on_bundled_data():
     """Ten digits, one against the rest, seen through few pixels; mean F1 over folds."""
     from anyloss.baselines.methods import tuned_threshold

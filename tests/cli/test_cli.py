@@ -187,6 +187,7 @@ def test_all_missing_columns_and_unique_ids_are_left_out_with_a_word(tmp_path, c
     assert "note: left out, for there is one value only or none: 'nothing'" in shown
 
 
+@pytest.mark.slow("a wide table")
 def test_five_thousand_columns(tmp_path):
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(rng.normal(size=(120, 5000)).round(2)).rename(columns="x{}".format)

@@ -88,6 +88,7 @@ def by_class(name, y, d, kept):
     return np.mean(anyloss.metric(name)(tp, fn, fp, tn))
 
 
+@pytest.mark.slow("a thousand cases each")
 @pytest.mark.parametrize("name", NAMES)
 def test_several_classes_equal_the_reference(name):
     for y, d, classes in class_cases(len(name)):
@@ -100,6 +101,7 @@ def test_several_classes_equal_the_reference(name):
         assert ours == pytest.approx(expected, abs=1e-12), (name, y, d)
 
 
+@pytest.mark.slow("a thousand cases each")
 @pytest.mark.parametrize("name", NAMES)
 def test_several_labels_equal_the_reference(name):
     for y, d in label_cases(len(name)):

@@ -40,6 +40,7 @@ def cases(kind):
     return draw_case()
 
 
+@pytest.mark.slow("a thousand cases each")
 @pytest.mark.parametrize("average", ["macro", "micro", "weighted", None])
 @pytest.mark.parametrize("kind", ["binary", "multilabel", "multiclass"])
 @given(st.data())
@@ -63,6 +64,7 @@ def test_averages_equal_scikit_learn(kind, average, data):
     np.testing.assert_allclose(ours, expected, atol=1e-12)
 
 
+@pytest.mark.slow("a thousand cases each")
 @pytest.mark.parametrize(
     ("name", "reference"),
     [

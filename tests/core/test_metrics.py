@@ -97,6 +97,7 @@ def test_every_metric_has_a_reference():
     assert {function.__name__ for function in anyloss.METRICS.values()} == set(NAMES)
 
 
+@pytest.mark.slow("a thousand cases each")
 @pytest.mark.parametrize(("name", "params", "reference"), REFERENCES, ids=NAMES)
 @pytest.mark.filterwarnings("ignore:A single label was found")
 @given(columns)

@@ -316,6 +316,7 @@ def test_training_for_f1_beats_cross_entropy_at_one_half():
     assert scores["f1"] > scores["bce"] + 0.05
 
 
+@pytest.mark.slow("compiles a model")
 @pytest.mark.filterwarnings("ignore")  # PyTorch's own, on the way to its compiler
 @pytest.mark.parametrize("compiled", [False, True])
 def test_compiled_and_plain_training_agree(compiled):
@@ -376,6 +377,7 @@ def test_a_score_comes_back_from_its_config():
     assert repr(again.settings) == repr(meter.settings)
 
 
+@pytest.mark.slow("starts other backends")
 @pytest.mark.parametrize("other", OTHERS)
 def test_a_saved_model_loads_on_another_backend(other, tmp_path):
     model = small_model(FBetaLoss(2.0, 30.0), metrics=[Score("f1")])
@@ -400,6 +402,7 @@ print(json.dumps([keras.backend.backend(), type(model.loss).__name__, *found]))
     assert found == pytest.approx(mine, abs=1e-5)
 
 
+@pytest.mark.slow("starts another backend")
 @pytest.mark.skipif(BACKEND != "jax" and "jax" not in OTHERS, reason="JAX is not installed")
 def test_on_jax_no_torch_is_imported():
     code = "import sys, anyloss.keras; print('torch' in sys.modules, 'jax' in sys.modules)"

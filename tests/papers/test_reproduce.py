@@ -40,6 +40,8 @@ from papers.published import authors_scores, figures, printed
 from papers.range_of_l import table1
 from papers.text import columns
 
+pytestmark = pytest.mark.slow("the papers' experiments")
+
 SHARED = Path(__file__).parents[3] / "shared" / "data"
 needs_shared = pytest.mark.skipif(
     not (SHARED / "paper").is_dir(), reason=f"published scores and data sets are not in {SHARED}"

@@ -17,6 +17,8 @@ from papers.four_sets import rates
 from papers.published import figures
 from papers.text import cut
 
+pytestmark = pytest.mark.slow("the papers' experiments")
+
 SHARED = Path(__file__).parents[3] / "shared" / "data"
 needs_shared = pytest.mark.skipif(
     not (SHARED / "paper").is_dir(), reason=f"published scores and data sets are not in {SHARED}"

@@ -18,6 +18,8 @@ from papers.__main__ import main
 from papers.beside import beside, beside_text
 from papers.published import printed_in
 
+pytestmark = pytest.mark.slow("the papers' experiments")
+
 SHARED = Path(__file__).parents[3] / "shared" / "data"
 needs_shared = pytest.mark.skipif(
     not (SHARED / "images").is_dir(), reason=f"images and data sets are not in {SHARED}"

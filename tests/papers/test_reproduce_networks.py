@@ -16,6 +16,8 @@ from papers.many_sets import NETWORK_RATES, results, winning_numbers
 from papers.many_sets_text import table16_text
 from papers.published import authors_scores, printed
 
+pytestmark = pytest.mark.slow("the papers' experiments")
+
 SHARED = Path(__file__).parents[3] / "shared" / "data"
 needs_shared = pytest.mark.skipif(
     not (SHARED / "paper").is_dir(), reason=f"published scores and data sets are not in {SHARED}"

@@ -85,6 +85,7 @@ def f1_of_plain_and_of_vote(seed):
     return f1_score(y_test, called), f1_score(y_test, voter.predict(x_test))
 
 
+@pytest.mark.slow("trains networks")
 def test_the_vote_beats_plain_cross_entropy_on_rows_it_did_not_see():
     plain, vote = np.array([f1_of_plain_and_of_vote(seed) for seed in range(6)]).T
     assert (vote > plain).sum() >= 5

@@ -486,6 +486,7 @@ def test_what_predict_refuses_leaves_nothing_behind(fitted, tmp_path):
     assert sorted(tmp_path.iterdir()) == before
 
 
+@pytest.mark.slow("a large file")
 def test_the_memory_of_predicting_does_not_grow_with_the_file(fitted, tmp_path):
     import tracemalloc
 

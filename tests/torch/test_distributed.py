@@ -236,7 +236,10 @@ def one():
     return run(0, 1)
 
 
-@pytest.fixture(scope="module", params=[2, 4])
+@pytest.fixture(
+    scope="module",
+    params=[2, pytest.param(4, marks=pytest.mark.slow("four processes on two cores"))],
+)
 def many(request, tmp_path_factory):
     """The results of each rank."""
     folder, ranks = tmp_path_factory.mktemp("ranks"), request.param

@@ -158,6 +158,7 @@ def test_blocks_equal_the_plain_path(step, shape, plain_path):
     torch.testing.assert_close(grad, gradient_of(loss, z, y), rtol=1e-9, atol=1e-16)
 
 
+@pytest.mark.slow("ten million rows")
 def test_ten_million_rows_are_counted_right():
     n = 10_000_000
     z = torch.randn(n, generator=generator())
