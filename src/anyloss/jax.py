@@ -7,7 +7,7 @@ outside of transformations and on the CPU, where looking at them costs no wait.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import Unpack
 
 import numpy as np
 
@@ -31,18 +31,14 @@ from anyloss._core.counts import (
     score_parts,
     whole_score,
 )
-from anyloss._core.options import Settings, make_settings
-from anyloss._core.shapes import (
-    PerSample,
-    Rows,
-    Task,
-    ZeroDivision,
-    arrange,
-    check_values,
-    layout,
+from anyloss._core.options import (
+    FunctionSettings,
+    Settings,
+    make_settings,
+    shows_options_of,
 )
+from anyloss._core.shapes import Rows, arrange, check_values, layout
 from anyloss.metrics import Metric, MetricSpec
-from anyloss.steps import Step
 
 __all__ = ["any_loss", "score", "soft_score"]
 
@@ -68,6 +64,7 @@ def _backend(dtype: type) -> Backend:
 BACKENDS = {np.dtype(dtype): _backend(dtype) for dtype in (np.float32, np.float64)}
 
 
+@shows_options_of(make_settings)
 def any_loss(
     logits: ArrayLike,
     labels: ArrayLike,
@@ -75,21 +72,7 @@ def any_loss(
     *,
     weight: ArrayLike | None = None,
     axis_name: AxisName | None = None,
-    step: Step | None = None,
-    threshold: float | None = None,
-    thresholds: Sequence[float] | None = None,
-    average: str | None = "auto",
-    smooth: float = 0.0,
-    cross_entropy: float = 0.0,
-    from_logits: bool = True,
-    task: Task = "auto",
-    class_axis: int | None = None,
-    per_sample: PerSample = False,
-    zero_division: ZeroDivision = "auto",
-    soft_labels: bool = False,
-    ignore_index: int | None = None,
-    validate: bool = True,
-    **params: float,
+    **options: Unpack[FunctionSettings],
 ) -> Array:
     """One minus the soft metric: a scalar to minimise, or one loss per class with `average=None`.
 
@@ -105,7 +88,7 @@ def any_loss(
             zero_division, soft_labels, ignore_index, validate: as in `anyloss.torch.AnyLoss`.
         class_axis: the axis of the classes or labels; -1 for channels last. None is 1, and raises
             where class indices would fit the last axis too.
-        **params: parameters of the metric, such as `beta=2` for `"fbeta"`.
+        alpha, beta, fn_cost, fp_cost: parameters of the metric; a function may have others.
 
     >>> logits, labels = jnp.array([2.0, -1.0, 0.5, -2.0]), jnp.array([1, 0, 1, 0])
     >>> print(round(any_loss(logits, labels, "f1").item(), 4))
@@ -114,24 +97,7 @@ def any_loss(
     >>> bool(gradient[0] < 0 < gradient[1])
     True
     """
-    settings = make_settings(
-        metric,
-        step=step,
-        threshold=threshold,
-        thresholds=thresholds,
-        average=average,
-        smooth=smooth,
-        cross_entropy=cross_entropy,
-        from_logits=from_logits,
-        task=task,
-        class_axis=class_axis,
-        per_sample=per_sample,
-        zero_division=zero_division,
-        soft_labels=soft_labels,
-        ignore_index=ignore_index,
-        validate=validate,
-        **params,
-    )
+    settings = make_settings(metric, **options)
     rows, checked = _rows(logits, labels, weight, settings)
     loss = 1 - _mean_score(rows, checked, axis_name, settings)
     if settings.cross_entropy:
@@ -142,6 +108,7 @@ def any_loss(
     return loss
 
 
+@shows_options_of(make_settings)
 def soft_score(
     logits: ArrayLike,
     labels: ArrayLike,
@@ -149,21 +116,7 @@ def soft_score(
     *,
     weight: ArrayLike | None = None,
     axis_name: AxisName | None = None,
-    step: Step | None = None,
-    threshold: float | None = None,
-    thresholds: Sequence[float] | None = None,
-    average: str | None = "auto",
-    smooth: float = 0.0,
-    cross_entropy: float = 0.0,
-    from_logits: bool = True,
-    task: Task = "auto",
-    class_axis: int | None = None,
-    per_sample: PerSample = False,
-    zero_division: ZeroDivision = "auto",
-    soft_labels: bool = False,
-    ignore_index: int | None = None,
-    validate: bool = True,
-    **params: float,
+    **options: Unpack[FunctionSettings],
 ) -> Array:
     """The soft metric, which has a gradient; the arguments are those of `any_loss`.
 
@@ -171,27 +124,11 @@ def soft_score(
     >>> print(round(soft_score(jnp.array([2.0, -1.0, 0.5, -2.0]), labels, "f1").item(), 4))
     0.7726
     """
-    settings = make_settings(
-        metric,
-        step=step,
-        threshold=threshold,
-        thresholds=thresholds,
-        average=average,
-        smooth=smooth,
-        cross_entropy=cross_entropy,
-        from_logits=from_logits,
-        task=task,
-        class_axis=class_axis,
-        per_sample=per_sample,
-        zero_division=zero_division,
-        soft_labels=soft_labels,
-        ignore_index=ignore_index,
-        validate=validate,
-        **params,
-    )
+    settings = make_settings(metric, **options)
     return _mean_score(*_rows(logits, labels, weight, settings), axis_name, settings)
 
 
+@shows_options_of(make_settings)
 def score(
     logits: ArrayLike,
     labels: ArrayLike,
@@ -199,45 +136,14 @@ def score(
     *,
     weight: ArrayLike | None = None,
     axis_name: AxisName | None = None,
-    step: Step | None = None,
-    threshold: float | None = None,
-    thresholds: Sequence[float] | None = None,
-    average: str | None = "auto",
-    smooth: float = 0.0,
-    cross_entropy: float = 0.0,
-    from_logits: bool = True,
-    task: Task = "auto",
-    class_axis: int | None = None,
-    per_sample: PerSample = False,
-    zero_division: ZeroDivision = "auto",
-    soft_labels: bool = False,
-    ignore_index: int | None = None,
-    validate: bool = True,
-    **params: float,
+    **options: Unpack[FunctionSettings],
 ) -> Array:
     """The true metric of the hard decisions; the arguments are those of `any_loss`.
 
     >>> print(score(jnp.array([2.0, -1.0, 0.5, -2.0]), jnp.array([1, 0, 1, 1]), "recall").item())
     0.6666666865348816
     """
-    settings = make_settings(
-        metric,
-        step=step,
-        threshold=threshold,
-        thresholds=thresholds,
-        average=average,
-        smooth=smooth,
-        cross_entropy=cross_entropy,
-        from_logits=from_logits,
-        task=task,
-        class_axis=class_axis,
-        per_sample=per_sample,
-        zero_division=zero_division,
-        soft_labels=soft_labels,
-        ignore_index=ignore_index,
-        validate=validate,
-        **params,
-    )
+    settings = make_settings(metric, **options)
     return _mean_score(*_rows(logits, labels, weight, settings), axis_name, settings, hard=True)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import inspect
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple, TypedDict, TypeVar
+from typing import Any, NamedTuple, TypedDict, TypeVar
 
 from anyloss._core.counts import check_average, check_number, check_soft_labels
 from anyloss._core.formula import CELLS
@@ -34,23 +34,32 @@ class SharedSettings(TypedDict, total=False):
     validate: bool
 
 
-Class = TypeVar("Class", bound=type)
+class FunctionSettings(SharedSettings, total=False):
+    """The same for a function, with the parameters of the named metrics."""
+
+    alpha: float
+    beta: float
+    fn_cost: float
+    fp_cost: float
 
 
-def shows_options_of(base: type, *hidden: str) -> Callable[[Class], Class]:
-    """Give a class the signature of its base as `help` shows it: its own arguments, then the rest.
+Shown = TypeVar("Shown", bound=Callable[..., Any])
 
-    A type checker sees the same through `Unpack`; this is for notebooks and documents.
+
+def shows_options_of(base: Callable[..., Any], *hidden: str) -> Callable[[Shown], Shown]:
+    """Show the keyword arguments of a base behind the own ones of a class or function, in `help`.
+
+    A type checker sees them through `Unpack`; this is for notebooks and documents.
     """
 
-    def show(kind: Class) -> Class:
-        own = list(inspect.signature(kind).parameters.values())
-        own = [each for each in own if each.kind is not each.VAR_KEYWORD]
-        names = {*hidden, *(each.name for each in own)}
+    def show(own: Shown) -> Shown:
+        mine = list(inspect.signature(own).parameters.values())
+        mine = [each for each in mine if each.kind is not each.VAR_KEYWORD]
+        names = {*hidden, *(each.name for each in mine)}
         shared = inspect.signature(base).parameters.values()
         rest = [x for x in shared if x.kind is x.KEYWORD_ONLY and x.name not in names]
-        kind.__signature__ = inspect.Signature([*own, *rest])  # type: ignore[attr-defined]
-        return kind
+        own.__signature__ = inspect.Signature([*mine, *rest])  # type: ignore[attr-defined]
+        return own
 
     return show
 

@@ -24,7 +24,13 @@ from anyloss._core.counts import (
     zero_division,
 )
 from anyloss._core.gradient import Slopes, binary_slopes, class_slopes
-from anyloss._core.options import Settings, SharedSettings, make_settings, shows_options_of
+from anyloss._core.options import (
+    FunctionSettings,
+    Settings,
+    SharedSettings,
+    make_settings,
+    shows_options_of,
+)
 from anyloss._core.shapes import PerSample, Task, ZeroDivision
 from anyloss.metrics import Metric, MetricSpec
 from anyloss.steps import Amplified, Step, Uniform
@@ -42,29 +48,16 @@ from anyloss.torch.memory import RunningCounts, Watch
 from anyloss.torch.sync import CROSS_ENTROPY, Pool, once, over_ranks, pooled, refuse_join
 
 
+@shows_options_of(make_settings)
 def any_loss(
     input: Tensor,
     target: Tensor,
     metric: MetricSpec | Metric = "f1",
     *,
     weight: Tensor | None = None,
-    step: Step | None = None,
-    threshold: float | None = None,
-    thresholds: Sequence[float] | None = None,
-    average: str | None = "auto",
-    smooth: float = 0.0,
-    cross_entropy: float = 0.0,
-    from_logits: bool = True,
-    task: Task = "auto",
-    class_axis: int | None = None,
-    per_sample: PerSample = False,
-    zero_division: ZeroDivision = "auto",
-    soft_labels: bool = False,
-    ignore_index: int | None = None,
-    validate: bool = True,
     sync: bool | None = None,
     group: dist.ProcessGroup | None = None,
-    **params: float,
+    **options: Unpack[FunctionSettings],
 ) -> Tensor:
     """The functional twin of `AnyLoss`: one minus the soft metric, with the same arguments.
 
@@ -74,24 +67,7 @@ def any_loss(
     >>> round(any_loss(logits, torch.tensor([1, 0, 1, 0]), "f1", threshold=0.4).item(), 4)
     0.2209
     """
-    settings = make_settings(
-        metric,
-        step=step,
-        threshold=threshold,
-        thresholds=thresholds,
-        average=average,
-        smooth=smooth,
-        cross_entropy=cross_entropy,
-        from_logits=from_logits,
-        task=task,
-        class_axis=class_axis,
-        per_sample=per_sample,
-        zero_division=zero_division,
-        soft_labels=soft_labels,
-        ignore_index=ignore_index,
-        validate=validate,
-        **params,
-    )
+    settings = make_settings(metric, **options)
     batch = read_batch(input, target, weight, settings)
     return batch_loss(batch, settings, over_ranks(sync, group))
 
