@@ -57,9 +57,12 @@ def test_the_mean_over_thresholds():
 def test_rows_split_over_two_devices_give_the_loss_of_the_whole_batch(metric):
     """Uneven parts of the positives: the mean of two part losses would be another number."""
     assert jax.device_count() >= 2
-    order = np.argsort(-Y)  # nearly all positives on the first device
-    X = RNG.normal(size=(64, 3)).astype(np.float32)[order]
-    y, w = Y[order], RNG.normal(size=3).astype(np.float32)
+    rng, order = (
+        np.random.default_rng(0),
+        np.argsort(-Y),
+    )  # nearly all positives on the first device
+    X = rng.normal(size=(64, 3)).astype(np.float32)[order]
+    y, w = Y[order], rng.normal(size=3).astype(np.float32)
     mesh = Mesh(np.array(jax.devices()[:2]), ("rows",))
 
     def loss(w, X, y, axis_name=None):
