@@ -219,3 +219,16 @@ def test_samples_weigh_alike_or_by_their_valid_pixels():
     assert weighted == pytest.approx(np.average(apart, weights=[16, 4]), abs=1e-6)
     given = AnyLoss("iou", ignore_index=9, per_sample=True)(z, y, torch.tensor([2.0, 1.0])).item()
     assert given == pytest.approx(np.average(apart, weights=[2, 1]), abs=1e-6)
+
+
+def test_a_class_that_a_remembered_batch_had_is_not_skipped():
+    """What decides are the counts of all that is counted together, not of the part at hand."""
+    g = torch.Generator().manual_seed(0)
+    z = torch.randn(12, 3, generator=g, dtype=torch.float64)
+    y = torch.tensor([0, 1, 2, 0, 1, 2, 0, 1, 0, 1, 0, 1])  # the second half has no class 2
+    loss = AnyLoss("f1", memory=0.5)
+    loss(z[:6].requires_grad_(), y[:6])
+    weight = torch.tensor([0.5] * 6 + [1.0] * 6).double()
+    expected = AnyLoss("f1")(z, y, weight)
+    torch.testing.assert_close(loss(z[6:].requires_grad_(), y[6:]), expected)
+    assert abs(AnyLoss("f1")(z[6:], y[6:]) - expected) > 1e-3
