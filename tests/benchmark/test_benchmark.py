@@ -183,6 +183,7 @@ def test_the_slopes_of_the_rivals_are_those_of_autograd():
         np.testing.assert_allclose(slope(z, y), expected.numpy(), rtol=1e-9, atol=1e-15)
 
 
+@pytest.mark.slow("trains every baseline")
 def test_every_method_is_there_and_learns(rows):
     scores = rows[rows.metric == "f1"].set_index(["model", "method"]).score
     scored = [
@@ -281,6 +282,7 @@ def test_the_plan():
 SMALL = {"models": ("linear",), "metrics": ("f1",), "families": ("bce", "anyloss"), "repeats": 1}
 
 
+@pytest.mark.slow("two runs of the benchmark")
 def test_a_run_is_tidy_and_complete_and_goes_on_from_its_journal(tmp_path):
     study = Study((SETS["iris_1"],), **SMALL)
     told = []

@@ -81,6 +81,7 @@ def test_bad_input(arguments, message):
         best_threshold([1, 0], [0.1, 0.2], "f1", weight=[1, -1])
 
 
+@pytest.mark.slow("tries many thresholds")
 @pytest.mark.parametrize("multiclass", [True, False])
 @pytest.mark.parametrize(
     ("metric", "average"), [("f1", "macro"), ("f1", "micro"), ("mcc", "weighted")]

@@ -493,7 +493,12 @@ BAD = [
     ([(X, Y)], {"average": "mean"}, ValueError, "average must be one of"),
     ([(X, Y)], {"average": None}, ValueError, "training needs one number"),
     ([(X, Y)], {"scale": -1.0}, ValueError, "scale"),
-    ([(X, Y)], {"optimizer": torch.optim.SGD([torch.ones(1)])}, TypeError, "the class SGD does"),
+    (
+        [(X, Y)],
+        {"optimizer": torch.optim.SGD([torch.ones(1)])},
+        TypeError,
+        "such as torch.optim.SGD",
+    ),
     ([(X, Y)], {"epochs": -1}, ValueError, "expected epochs from 0 on; got -1"),
 ]
 

@@ -231,6 +231,7 @@ def test_compile_in_one_graph(metric, step):
     torch.testing.assert_close(gradient_of(compiled, z, y), gradient_of(loss, z, y))
 
 
+@pytest.mark.slow("compiles")
 @pytest.mark.skipif(shutil.which("g++") is None, reason="Inductor needs a C++ compiler")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_compile_with_inductor():
