@@ -30,8 +30,7 @@ tests: $(VENV)/installed-dev
 test-all: test test-slow
 
 test-slow: $(VENV)/installed-dev
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m slow --dist worksteal --durations=20 \
-		--cov --cov-append --cov-report= --cov-fail-under=0
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m slow --dist worksteal --durations=20
 	OMP_NUM_THREADS=1 KERAS_BACKEND=jax $(BIN)/python -m pytest -n 2 -k keras $(KERAS_TESTS) \
 		--cov --cov-append --cov-report=term-missing
 
