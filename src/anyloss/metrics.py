@@ -324,6 +324,11 @@ class Metric:
             ) from error
 
     @property
+    def is_named(self) -> bool:
+        """Whether it is one of `METRICS`, not a formula or a function of the user's."""
+        return self.function in _TEXTBOOK
+
+    @property
     def has_own_form(self) -> bool:
         """Whether the metric has a multiclass form of its own."""
         return self.function in SUMMED_FORMS or self.function in RECALL_MEANS
@@ -378,7 +383,7 @@ def metric(spec: MetricSpec | Metric, **params: float) -> Metric:
         )
     params = {**found.params, **params}
     _check_parameters(found, params)
-    ours = found.function in METRICS.values()
+    ours = found.function in METRICS.values()  # a callable of the user may have no hash
     for key, value in params.items():
         number = isinstance(value, int | float | np.number) and math.isfinite(value)
         if not number or (ours and value < 0):

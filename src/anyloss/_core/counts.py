@@ -28,7 +28,6 @@ from anyloss._core.shapes import (
     prepare,
 )
 from anyloss.metrics import (
-    METRICS,
     RECALL_MEANS,
     SUMMED_FORMS,
     Metric,
@@ -218,7 +217,7 @@ def _cells(
 ) -> list[Cell]:
     """The counts as the metric takes them, each with its slopes if they are wanted."""
     values = [x + smooth for x in counts]
-    if backend.tiny > NUMPY.tiny and chosen.function in METRICS.values():
+    if backend.tiny > NUMPY.tiny and chosen.is_named:
         # A named metric does not depend on the unit of the weights; float32 has a small range.
         rows = backend.constant(sum(values))  # the weight of all rows, whatever is decided
         rows = backend.where(rows < backend.tiny, 1.0, rows)

@@ -147,7 +147,7 @@ def check_names(metric: MetricSpec | Metric, given: Iterable[str]) -> None:
     known = [*(each.name for each in own), *ours]
     for name in given:
         if name in ELSEWHERE:
-            raise TypeError(f"{name!r} is no argument here: {ELSEWHERE[name]}")
+            raise TypeError(f"{name!r} is not an argument here: {ELSEWHERE[name]}")
         if name not in known:
             near = difflib.get_close_matches(name, [*known, *ELSEWHERE], n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"known are: {', '.join(known)}"

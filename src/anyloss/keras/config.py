@@ -11,7 +11,7 @@ import numpy as np
 from anyloss._core.formula import Formula
 from anyloss._core.options import SharedSettings, check_names, make_settings
 from anyloss._core.shapes import Options
-from anyloss.metrics import METRICS, Metric, MetricSpec
+from anyloss.metrics import Metric, MetricSpec
 from anyloss.metrics import metric as find_metric
 from anyloss.steps import STEPS, Step
 
@@ -51,7 +51,7 @@ class Configured:
     def arguments_config(self) -> dict[str, Any]:
         """The arguments as text and numbers; a function must be registered with Keras."""
         chosen = self.settings.metric
-        named = isinstance(chosen.function, Formula) or chosen.function in METRICS.values()
+        named = isinstance(chosen.function, Formula) or chosen.is_named
         spec = chosen.name if named else keras.saving.serialize_keras_object(chosen.function)
         config = {"metric": spec, **chosen.params, **self._arguments}
         if (step := config.get("step")) is not None:
