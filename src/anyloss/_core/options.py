@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, TypedDict, TypeVar
 
 from anyloss._core.counts import check_average, check_number, check_soft_labels
+from anyloss._core.documents import documented
 from anyloss._core.formula import CELLS
 from anyloss._core.shapes import Options, PerSample, Task, ZeroDivision, make_options
 from anyloss.metrics import Metric, MetricSpec
@@ -47,9 +48,9 @@ Shown = TypeVar("Shown", bound=Callable[..., Any])
 
 
 def shows_options_of(base: Callable[..., Any], *hidden: str) -> Callable[[Shown], Shown]:
-    """Show the keyword arguments of a base behind the own ones of a class or function, in `help`.
+    """Add the keyword arguments of a base to the signature and the docstring of `own`.
 
-    A type checker sees them through `Unpack`; this is for notebooks and documents.
+    A type checker sees them through `Unpack`; `help`, notebooks and the reference see these.
     """
 
     def show(own: Shown) -> Shown:
@@ -59,7 +60,7 @@ def shows_options_of(base: Callable[..., Any], *hidden: str) -> Callable[[Shown]
         shared = inspect.signature(base).parameters.values()
         rest = [x for x in shared if x.kind is x.KEYWORD_ONLY and x.name not in names]
         own.__signature__ = inspect.Signature([*mine, *rest])  # type: ignore[attr-defined]
-        return own
+        return documented(own)
 
     return show
 

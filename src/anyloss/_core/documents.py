@@ -1,0 +1,129 @@
+"""The options that many public functions share, documented once.
+
+`documented` completes the `Args` section of a docstring: a parameter of the signature that the
+section does not name gets its text from `OPTIONS`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import textwrap
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+Documented = TypeVar("Documented", bound=Callable[..., Any])
+
+OPTIONS = {
+    "metric": """(str, callable or Metric): the name of a metric (`"f1"`, see `anyloss.METRICS`), a
+        formula (`"tp / (tp + 0.3*fp + 2*fn)"`) or a function of `tp, fn, fp, tn`. Higher values
+        are better: write a cost as `1 - cost`. Default: `"f1"`.""",
+    "step": """(Step, optional): the smooth approximation of "is the probability above the
+        threshold?", from `anyloss.steps`. The default, `Uniform()`, is the probability itself, so
+        that perfect and confident predictions have loss 0.""",
+    "threshold": """(float, optional): the threshold of the default step. It cannot be combined
+        with `step`, which has a threshold of its own. Default: 0.5.""",
+    "thresholds": """(sequence of float, optional): several thresholds. The score is the mean of
+        the scores at each of them.""",
+    "average": """(str or None): how several classes or labels are combined: `"macro"`, `"micro"`,
+        `"weighted"`, `"multiclass"` (the metric's own form for several classes), or None for one
+        score per class. `"auto"`, the default, is `"binary"` for one column and for two classes;
+        for several classes it is the metric's own form where there is one (accuracy, MCC, kappa,
+        balanced accuracy, G-mean, H-mean), else `"macro"`; for several labels it is `"macro"`.""",
+    "smooth": """(float): a number that is added to each soft count; hard scores ignore it.
+        Default: 0.""",
+    "cross_entropy": """(float): the factor of the mean cross-entropy that is added to the loss. A
+        value of 0.1 keeps the first steps of a network from collapsing to one class.
+        Default: 0.""",
+    "from_logits": """(bool): whether the scores are logits (True) or probabilities (False).
+        Default: {from_logits}.""",
+    "task": """(str): `"binary"` (every number is a decision of its own: a column, masks, tokens),
+        `"multilabel"` (one label per entry of the class axis) or `"multiclass"` (class indices
+        without the class axis, or one-hot labels). `"auto"`, the default, follows from the shapes
+        and raises an error where the shapes have two readings.""",
+    "class_axis": """(int, optional): the axis of the classes or labels in the scores, such as -1
+        for channels last. None means 1, and raises an error where class indices would fit the
+        last axis as well. Default: {class_axis}.""",
+    "per_sample": """(bool or str): whether to count within each sample of `(n, C, ...)` instead of
+        over the batch. The score is the mean over the samples, which weigh alike, or by their
+        number of valid pixels with `"weighted"`. Default: False.""",
+    "zero_division": """(str or float): the score of a class (with `per_sample`, of a mask) for
+        which a perfect decision would give 0/0, such as a class without a positive sample under
+        F1. `"skip"` leaves it out of the mean, 0 scores it as 0, and 1 scores it as one minus the
+        mean soft decision, so that false positives cost. `"auto"`, the default, is `"skip"` for
+        several classes, 1 with `per_sample`, and otherwise 0. For hard scores these are
+        scikit-learn's nan, 0 and 1.""",
+    "soft_labels": """(bool): whether labels between 0 and 1 (such as a teacher's probabilities)
+        are matched, so that the loss is smallest where the probability equals the label.
+        Default: False.""",
+    "ignore_index": """(int, optional): samples with this label are not counted.""",
+    "validate": """(bool): whether to check values (labels, weights, NaN). They are checked in
+        eager mode on the CPU only, because a check would make an accelerator wait. Types and
+        shapes are always checked. Default: True.""",
+    "weight": """(array, optional): one weight per sample, or weights of the labels' shape. A
+        weight of 2 equals the sample twice.""",
+    "sync": """(bool, optional): whether the ranks of `torch.distributed` exchange their counts, so
+        that each rank computes the loss of the undivided batch, and the gradients that DDP or FSDP
+        average are its gradient. By default they do so while gradients are enabled. With True they
+        always do, also in `score`, and all ranks must then make the call.""",
+    "group": """(ProcessGroup, optional): the process group whose ranks exchange counts. Default:
+        all ranks.""",
+    "memory": """(float, optional): for batches that are too small for the metric. Each batch is
+        counted together with the batches before it, whose counts fade by this factor per batch,
+        such as 0.98.""",
+    "alpha": """(float): a parameter of the metric `"tversky"`.""",
+    "beta": """(float): a parameter of the metrics `"fbeta"` and `"tversky"`.""",
+    "fn_cost": """(float): a parameter of the metric `"cost"`: the cost of a false negative.""",
+    "fp_cost": """(float): a parameter of the metric `"cost"`: the cost of a false positive.""",
+    "params": """(float): the parameters of the metric, such as `beta=2` for `"fbeta"`.""",
+    "name": """(str, optional): the name in Keras' logs and history.""",
+    "dtype": """(str or DTypePolicy, optional): the floating-point type, as in every Keras
+        object.""",
+    "reduction": """(str): as in every Keras loss. The loss is one number per batch, so this has an
+        effect only with `average=None`, which gives one loss per class.""",
+}
+
+
+def documented(own: Documented) -> Documented:
+    """Complete the `Args` section of a docstring with the options that it does not name.
+
+    >>> @documented
+    ... def loss(scores, *, smooth=0.0):
+    ...     '''A loss.
+    ...
+    ...     Args:
+    ...         scores (array): the scores.
+    ...     '''
+    >>> print(inspect.getdoc(loss))
+    A loss.
+    <BLANKLINE>
+    Args:
+        scores (array): the scores.
+        smooth (float): a number that is added to each soft count; hard scores ignore it. Default:
+            0.
+    """
+    if not own.__doc__:  # python -OO
+        return own
+    lines = inspect.cleandoc(own.__doc__).split("\n")
+    if "Args:" not in lines:
+        raise ValueError(f"the docstring of {own.__qualname__} has no section 'Args:'")
+    first = lines.index("Args:") + 1
+    end = next((k for k in range(first, len(lines)) if not lines[k].strip()), len(lines))
+    named = {found[1] for line in lines[first:end] if (found := re.match(r" {4}\**(\w+) \(", line))}
+    added = [
+        _entry(each)
+        for each in inspect.signature(own).parameters.values()
+        if each.name not in named and each.name in OPTIONS
+    ]
+    own.__doc__ = "\n".join([*lines[:end], *added, *lines[end:]])
+    return own
+
+
+def _entry(parameter: inspect.Parameter) -> str:
+    """The lines of one option, indented as in a section; its default where the text names it."""
+    text = " ".join(OPTIONS[parameter.name].split())
+    if f"{{{parameter.name}}}" in text:
+        text = text.replace(f"{{{parameter.name}}}", repr(parameter.default))
+    stars = "**" if parameter.kind is parameter.VAR_KEYWORD else ""
+    whole = f"{stars}{parameter.name} {text}"
+    return textwrap.fill(whole, 96, initial_indent=" " * 4, subsequent_indent=" " * 8)
