@@ -37,6 +37,9 @@ from anyloss.recipe.networks import Layers, forward
 from anyloss.recipe.task import check_known, new_task, positive_class
 
 
+__all__ = ["AnyLossClassifier"]
+
+
 class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A linear model or a network, trained for a metric of the confusion matrix.
 

@@ -30,6 +30,17 @@ from anyloss._core.backend import (
     top,
 )
 
+__all__ = [
+    "Amplified",
+    "Hard",
+    "Linear",
+    "LogitSigmoid",
+    "RaisedCosine",
+    "Step",
+    "Uniform",
+    "register",
+]
+
 SIGNIFICAND_BITS = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8}
 
 
