@@ -2,15 +2,23 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+OLDEST := .venv-oldest
 TENSORFLOW := .venv-tensorflow
 KERAS_TESTS := tests/keras tests/peers/test_keras.py tests/test_agreement.py tests/test_tasks.py
+# The tests of what stands on NumPy, SciPy, scikit-learn, pandas and the boosting libraries.
+OLDEST_TESTS := tests/core tests/recipe tests/boosting tests/tabular tests/report tests/cli \
+	tests/benchmark tests/torch tests/test_sklearn.py tests/test_agreement.py tests/peers/test_imblearn.py
+INSTALL := pip install --quiet --disable-pip-version-check
 # The constraints name the versions that are tested; torch's is the one whose build needs no GPU.
-INSTALL := pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
+EDITABLE := $(INSTALL) --constraint constraints.txt --editable
+# One thread per process: the tests run in two processes, and threads would only compete.
+RUN := OMP_NUM_THREADS=1
 
-.PHONY: demo test test-all lint types tests test-slow test-tensorflow clean
+.PHONY: demo test test-all lint types tests test-slow test-oldest test-sdist test-tensorflow clean
 
+# Most of the time is the installation of torch. --no-compile skips the modules that are never imported.
 demo: $(VENV)/installed-demo
-	$(BIN)/python examples/demo.py
+	$(RUN) $(BIN)/python examples/demo.py
 
 test: lint types tests
 
@@ -18,21 +26,34 @@ lint: $(VENV)/installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports
+	$(BIN)/codespell
 
 types: $(VENV)/installed-dev
 	$(BIN)/mypy
 
 # The quick tests. `make test-all` adds those marked slow, the Keras tests on JAX, and the coverage.
 tests: $(VENV)/installed-dev
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not slow" --durations=10 \
+	$(RUN) $(BIN)/python -m pytest -n 2 -m "not slow" --durations=10 \
 		--cov --cov-report= --cov-fail-under=0
 
 test-all: test test-slow
 
 test-slow: $(VENV)/installed-dev
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m slow --dist worksteal --durations=20
-	OMP_NUM_THREADS=1 KERAS_BACKEND=jax $(BIN)/python -m pytest -n 2 -k keras $(KERAS_TESTS) \
+	$(RUN) $(BIN)/python -m pytest -n 2 -m slow --dist worksteal --durations=20
+	$(RUN) KERAS_BACKEND=jax $(BIN)/python -m pytest -n 2 -k keras $(KERAS_TESTS) \
 		--cov --cov-append --cov-report=term-missing
+
+# The oldest supported versions of the libraries, in an environment of their own.
+test-oldest: $(OLDEST)/installed
+	$(RUN) $(OLDEST)/bin/python -m pytest -n 2 -m "not slow" $(OLDEST_TESTS)
+
+# The quick tests in the unpacked sdist. PYTHONPATH stands before the editable installation.
+test-sdist: $(VENV)/installed-dev
+	folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && export PATH="$$PWD/$(BIN):$$PATH" && \
+		python -m build --sdist --no-isolation --outdir "$$folder" && cd "$$folder" && \
+		tar -xzf *.tar.gz --strip-components 1 && export PYTHONPATH="$$folder/src" && \
+		python -c "import anyloss; print('tests of', anyloss.__file__)" && \
+		$(RUN) python -m pytest -n 2 -m "not slow"
 
 # TensorFlow is large and stays in an environment of its own.
 test-tensorflow: $(TENSORFLOW)/installed
@@ -42,17 +63,22 @@ $(VENV)/bin/pip:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/installed-demo: pyproject.toml constraints.txt | $(VENV)/bin/pip
-	$(BIN)/$(INSTALL) ".[demo]"
+	$(BIN)/$(EDITABLE) ".[demo]" --no-compile
 	@touch $@
 
 $(VENV)/installed-dev: pyproject.toml constraints.txt | $(VENV)/bin/pip
-	$(BIN)/$(INSTALL) ".[dev]"
+	$(BIN)/$(EDITABLE) ".[dev]"
+	@touch $@
+
+$(OLDEST)/installed: pyproject.toml constraints-oldest.txt
+	$(PYTHON) -m venv $(OLDEST)
+	$(OLDEST)/bin/$(INSTALL) --constraint constraints-oldest.txt --editable ".[test-oldest]"
 	@touch $@
 
 $(TENSORFLOW)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(TENSORFLOW)
-	$(TENSORFLOW)/bin/$(INSTALL) ".[test-tensorflow]"
+	$(TENSORFLOW)/bin/$(EDITABLE) ".[test-tensorflow]"
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(TENSORFLOW) dist .pytest_cache .mypy_cache .ruff_cache .coverage
+	rm -rf $(VENV) $(OLDEST) $(TENSORFLOW) dist .pytest_cache .mypy_cache .ruff_cache .coverage

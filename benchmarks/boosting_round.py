@@ -1,10 +1,10 @@
-"""What a boosting round costs, as a ratio to the library's log-loss as a Python objective.
+"""The time of a boosting round, as a ratio to that with log-loss as a Python objective.
 
     python benchmarks/boosting_round.py [rows]
 
-One thread each, 100,000 rows and 20 columns unless said, in turns in one run: the library's own
-training with our objective and with log-loss written as a Python function, which is what the
-same interface costs at best. Prints the median ratio over the turns, per library and scale.
+The library's own training runs with our objective and with log-loss written as a Python function,
+which is the lowest cost of the same interface. Each has one thread, 20 columns and 100,000 rows (or
+the given number), and they take turns in one run. Prints the median ratio per library and scale.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def log_loss(margins: np.ndarray, data: object) -> tuple[np.ndarray, np.ndarray]
 
 
 class BlockLogLoss:
-    """The same for CatBoost, with a metric that costs nothing."""
+    """Log-loss for CatBoost, with a metric that takes no time."""
 
     no_jit = True
 

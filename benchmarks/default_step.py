@@ -1,10 +1,10 @@
-"""Which step should be the default? Cold-start training with each, scored at threshold 0.5.
+"""The choice of the default step: training from random weights with each step.
 
     python benchmarks/default_step.py --data ../shared/data --every 2
 
-Data sets as in `anyloss bench`. Two-fold cross-validation, full-batch
-Adam, the same start, budget and folds for every step; one model without and one with 8 hidden
-units. Prints the mean test score and the mean rank of each step, best first.
+The data sets are those of `anyloss bench`. Every step has two-fold cross-validation, full-batch
+Adam, and the same start, budget and folds, with a linear model and one with 8 hidden units. Prints
+the mean test score at threshold 0.5 and the mean rank of each step, the best first.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ def train(x: torch.Tensor, y: torch.Tensor, loss: AnyLoss, hidden: int) -> nn.Mo
     return model
 
 
-def study(data: Data) -> np.ndarray:
-    """Test scores of one data set: hidden units x metrics x steps."""
+def test_scores(data: Data) -> np.ndarray:
+    """The test scores of one data set: hidden units x metrics x steps."""
     torch.set_num_threads(1)
     _, x, y = data
     scores = np.zeros((2, len(METRICS), len(STEPS)))
@@ -76,15 +76,19 @@ def study(data: Data) -> np.ndarray:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--data", type=Path, help="folder of CSV files with a last column y")
-    parser.add_argument("--every", type=int, default=1, help="take every k-th file")
-    parser.add_argument("--rows", type=int, default=2000, help="at most so many rows of each")
+    parser.add_argument("--every", type=int, default=1, help="use every k-th data set")
+    parser.add_argument(
+        "--rows", type=int, default=2000, help="largest number of rows of each data set"
+    )
     arguments = parser.parse_args()
     found = from_folder(arguments.data) if arguments.data else bundled()
     found, _ = usable(found[:: arguments.every], arguments.rows, folds=2)
     sets = [(each.name, *load(each, arguments.rows)) for each in found]
     with Progress(transient=True) as progress, ProcessPoolExecutor(2) as pool:
         results = np.stack(
-            list(progress.track(pool.map(study, sets), total=len(sets), description="training"))
+            list(
+                progress.track(pool.map(test_scores, sets), total=len(sets), description="training")
+            )
         )
     ranks = (-results).argsort(-1).argsort(-1) + 1
     table = Table("step", "all: mean", "rank", *(f"{m}{h}" for h in ("", " (8)") for m in METRICS))

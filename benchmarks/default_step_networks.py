@@ -1,11 +1,12 @@
-"""Which step trains networks of several classes, and does a little cross-entropy help?
+"""The step and the share of cross-entropy for networks with several classes.
 
     python benchmarks/default_step_networks.py --images ../shared/data/images/mnist.npz
 
-Three tasks: 100 easy Gaussians (20 columns, 50 rows each), long-tailed MNIST (ten classes of 600 to
-6 images, a small convolutional network, tested under the training shares), and a tiny transformer
-that must find two of 49 tokens. The same start, batches and budget for every loss; prints the test
-score (macro F1, F1 for the transformer) of each seed, with and without 0.1 cross-entropy.
+There are three tasks: 100 easy Gaussians (20 columns, 50 rows each), long-tailed MNIST (ten classes
+of 600 to 6 images, a small convolutional network, tested with the training shares), and a tiny
+transformer that must find two of 49 tokens. Every loss has the same start, batches and budget.
+Prints the test score (macro F1, F1 for the transformer) of each seed, with and without 0.1
+cross-entropy.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ Data = tuple[Tensor, Tensor, Tensor, Tensor]  # training and test samples and la
 
 @dataclass(frozen=True)
 class Rescaled(Amplified):
-    """Amplified without its floor: from 0 to 1, for any number of classes."""
+    """Amplified, stretched to the range 0 to 1 for any number of classes."""
 
     def both(self, p: Array, q: Array, backend: Backend) -> tuple[Array, Array]:
         floor = 1 / (1 + math.exp(self.scale / 2))
@@ -76,7 +77,7 @@ def long_tailed(seed: int, images: Path) -> tuple[Data, nn.Module, int]:
 
 
 class Transformer(nn.Module):
-    """Two layers of a randomly started BERT, one logit."""
+    """Two layers of BERT with random weights, and one logit."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,11 +1,12 @@
-"""What should a mask without a positive pixel do in a loss per image? Measured on empty images.
+"""The score of a mask without a positive pixel in a loss per image, measured on empty images.
 
     python benchmarks/empty_masks.py --images ../shared/data/images/mnist.npz --seeds 5
 
-Digits on clutter: images of 64 x 64 pixels, of which a given share holds no digit, segmented by a
-small U-Net for Dice per image, once with each value of `zero_division` and with Dice pooled over
-the batch. Prints the mean Dice of the test images with a digit, the share of empty test images
-that stay empty, and the mean of both, which is Dice per image where a rightly empty mask has 1.
+Images of 64 x 64 pixels with digits on clutter, of which a given share has no digit, are segmented
+by a small U-Net. It is trained for Dice per image with each value of `zero_division`, and for Dice
+pooled over the batch. Prints the mean Dice of the test images with a digit, the share of empty test
+images that stay empty, and the mean of both, which is Dice per image if a correctly empty mask has
+score 1.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ LOSSES = {
 
 
 class UNet(nn.Module):
-    """Two levels, eight and sixteen channels."""
+    """A U-Net with two levels of eight and sixteen channels."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -52,7 +53,7 @@ class UNet(nn.Module):
 def scenes(
     digits: np.ndarray, n: int, empty: float, rng: np.random.Generator
 ) -> tuple[Tensor, Tensor]:
-    """Cut-up digits as clutter and, in some images, one whole digit; its pixels are the mask."""
+    """Images with pieces of digits as clutter and mostly one whole digit, which is the mask."""
     x = np.zeros((n, 1, SIZE, SIZE), np.float32)
     y = np.zeros_like(x)
     for i in range(n):
@@ -78,7 +79,8 @@ def scenes(
     return torch.tensor(x + rng.normal(0, 0.1, x.shape).astype(np.float32)), torch.tensor(y)
 
 
-def study(job: tuple[Path, float, int, str]) -> tuple[float, float]:
+def train(job: tuple[Path, float, int, str]) -> tuple[float, float]:
+    """Dice of the test images with a digit, and the share of empty ones that stay empty."""
     images, empty, seed, name = job
     torch.set_num_threads(1)
     rng = np.random.default_rng(seed)
@@ -112,7 +114,7 @@ def main() -> None:
         for name in LOSSES:
             jobs = [(arguments.images, empty, seed, name) for seed in range(arguments.seeds)]
             with ProcessPoolExecutor(2) as pool:
-                found = np.array(list(pool.map(study, jobs)))
+                found = np.array(list(pool.map(train, jobs)))
             mean, both = found.mean(0), found.mean(1)
             spread = both.std(ddof=1) if len(both) > 1 else float("nan")
             cells = [*(f"{m:.3f}" for m in mean), f"{both.mean():.3f} +- {spread:.3f}"]

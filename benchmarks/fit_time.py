@@ -1,10 +1,10 @@
-"""How long a fit takes, as a ratio to scikit-learn's tuned threshold in the same run.
+"""The time of a fit, as a ratio to that of scikit-learn's tuned threshold in the same run.
 
     python benchmarks/fit_time.py
 
-On the data sets that come with scikit-learn, one thread each, in turns: `AnyLossClassifier`
-against `TunedThresholdClassifierCV` around logistic regression, and with 8 hidden units around
-`MLPClassifier`, scored by scikit-learn's own functions. Prints the median ratio per data set.
+On data sets of scikit-learn, `AnyLossClassifier` is compared with `TunedThresholdClassifierCV` with
+logistic regression and, for 8 hidden units, with `MLPClassifier`, scored by scikit-learn's own
+functions, on one thread and in turns. Prints the median ratio per data set.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ def seconds(model: object, X: np.ndarray, y: np.ndarray) -> float:
 
 
 def ratio(X: np.ndarray, y: np.ndarray, name: str, metric: str, turns: int) -> float:
-    hidden, rival = MODELS[name]
+    hidden, baseline = MODELS[name]
     folds = StratifiedKFold(5, shuffle=True, random_state=0)
     scoring = get_scorer(SCORERS[metric])
     found = []
     for seed in range(turns):
         theirs = TunedThresholdClassifierCV(
-            make_pipeline(StandardScaler(), rival()), scoring=scoring, cv=folds
+            make_pipeline(StandardScaler(), baseline()), scoring=scoring, cv=folds
         )
         ours = AnyLossClassifier(metric, hidden, pos_label=1, random_state=seed)
         times = [seconds(model, X, y) for model in (theirs, ours)]

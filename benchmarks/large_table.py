@@ -3,9 +3,9 @@
     python benchmarks/large_table.py                    # a million rows, 30 columns, linear
     python benchmarks/large_table.py --rows 100000 --model lightgbm
 
-Writes a table of numbers, counts, text, truth values and gaps with 6 % positives to a temporary
-folder, runs both commands on it, each as a process of its own, and prints seconds by the clock,
-seconds of processor time and the peak of memory.
+Writes a table of numbers, counts, text, booleans and missing values with 6 % positives to a
+temporary folder, runs each command on it in its own process, and prints the wall time, the
+processor time and the peak memory.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PART = 100_000
 
 
 def write(path: Path, rows: int) -> None:
-    """30 columns and a label; the numbers have five decimals."""
+    """Write 30 columns and a label; the numbers have five decimals."""
     rng = np.random.default_rng(0)
     for start in range(0, rows, PART):
         n = min(PART, rows - start)
@@ -48,8 +48,8 @@ def measured(*words: str) -> None:
     if status:
         sys.exit(f"anyloss {words[0]} failed")
     print(
-        f"anyloss {words[0]}: {seconds:.0f} s by the clock, {used.ru_utime + used.ru_stime:.0f} s "
-        f"of processor time, {used.ru_maxrss / 1024:.0f} MB at the peak\n"
+        f"anyloss {words[0]}: wall time {seconds:.0f} s, processor time "
+        f"{used.ru_utime + used.ru_stime:.0f} s, peak memory {used.ru_maxrss / 1024:.0f} MB\n"
     )
 
 

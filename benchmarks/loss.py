@@ -3,8 +3,9 @@
     python benchmarks/loss.py            # 32 rows to 16 million, one thread
     python benchmarks/loss.py --quick    # up to a million rows
 
-The losses take turns within one run, so that a busy machine slows all of them alike; the figure is
-the ratio of the medians. Peak memory is that of a process of its own, beyond inputs and imports.
+The losses take turns within one run, so that a busy machine slows all of them equally. The figure
+is the ratio of the medians. Peak memory is measured in a separate process, beyond inputs and
+imports.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 def published_f1(logits: Tensor, y: Tensor) -> Tensor:
-    """The paper's formula as it stands: probabilities, amplification, four sums."""
+    """The plain formula of the paper: probabilities, amplification, four sums."""
     a = 1 / (1 + torch.exp(-73.0 * (torch.sigmoid(logits) - 0.5)))
     tp, fn, fp = (y * a).sum(), (y * (1 - a)).sum(), ((1 - y) * a).sum()
     return 1 - 2 * tp / (2 * tp + fp + fn)
@@ -48,7 +49,7 @@ LOSSES: dict[str, Loss] = {
     "F1": F1Loss(),
     "MCC": MCCLoss(),
     "balanced accuracy": BalancedAccuracyLoss(),
-    "published F1, plainly": published_f1,
+    "plain published F1": published_f1,
     "MSE": mse,
 }
 
@@ -70,7 +71,7 @@ def timed(work: Callable[[], object]) -> float:
 
 
 def interleaved(works: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
-    """The median time of each, taken in turns; who comes after whom changes from turn to turn."""
+    """The median time of each function; the functions take turns in random order."""
     for work in works.values():
         work()
     times: dict[str, list[float]] = {name: [] for name in works}
@@ -83,16 +84,16 @@ def interleaved(works: dict[str, Callable[[], object]], repeats: int) -> dict[st
 
 
 def peak_megabytes(name: str, rows: int) -> float:
-    """The peak of a fresh process that runs one loss, beyond what it had before."""
+    """The peak memory of a new process that runs one loss, beyond its memory before."""
     command = [sys.executable, __file__, "--peak", name, "--rows", str(rows)]
-    # Freed memory goes back at once, so that none is used again unseen.
+    # Freed memory is returned at once, so that reused memory is counted.
     environment = os.environ | {"MALLOC_MMAP_THRESHOLD_": "65536"}
     done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
     return float(done.stdout)
 
 
 def print_peak(name: str, rows: int) -> None:
-    forward_backward(LOSSES[name], *batch(40_000))  # what loading the code costs
+    forward_backward(LOSSES[name], *batch(40_000))  # loads the code
     logits, y = batch(rows)
     Path("/proc/self/clear_refs").write_text("5")  # the peak counts from here (Linux)
     before = _status("VmRSS")
@@ -101,7 +102,7 @@ def print_peak(name: str, rows: int) -> None:
 
 
 def _status(field: str) -> int:
-    """A line of the kernel's account of this process, in kB."""
+    """A line of the kernel's status of this process, in kB."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(field):
             return int(line.split()[1])

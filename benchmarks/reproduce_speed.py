@@ -1,11 +1,11 @@
-"""What training all folds and losses at once saves, against the plain loop in the same run.
+"""The time of training all folds and losses at once, compared with the plain loop.
 
     python benchmarks/reproduce_speed.py
 
-The plain loop is the paper's protocol as one would write it in NumPy: one fold and one loss at a
-time, each formula as it stands. Both train the same 80 models (ten folds, eight losses), one
-thread, in turns; the weights must agree. Prints the median ratio of processor time per data
-set and the seconds of a full run of 1,000 epochs.
+The plain loop is the paper's protocol in plain NumPy, with one fold and one loss at a time and the
+formulas of the paper. Both train the same 80 models (ten folds, eight losses) on one thread, in
+turns, and the weights must agree. Prints the median ratio of processor time per data set, and the
+seconds of a full run of 1,000 epochs.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from sklearn.datasets import load_digits, load_wine
 from threadpoolctl import threadpool_limits
 
 from papers import slp
-from papers.data import Rows, breast_cancer, random_rows, standardised
+from papers.data import Samples, breast_cancer, random_rows, standardised
 from papers.many_sets import RATES
 
 TURNS = 5
 
 
-def one_class(load: Callable[[], Any], label: int) -> Rows:
+def one_class(load: Callable[[], Any], label: int) -> Samples:
     found = load()
-    return Rows(standardised(found.data), (found.target == label).astype(float))
+    return Samples(standardised(found.data), (found.target == label).astype(float))
 
 
-SETS = {  # and for how many epochs
+SETS = {  # a function that makes the data set, and the number of epochs
     "wine, class 2 or not": (partial(one_class, load_wine, 2), 300),
     "breast cancer (#3)": (breast_cancer, 200),
     "digits, 8 or not": (partial(one_class, load_digits, 8), 50),
@@ -45,7 +45,9 @@ def sigmoid(z: np.ndarray) -> np.ndarray:
     return 1 / (1 + np.exp(-z))
 
 
-def metric_slopes(loss: str, tp: float, fn: float, fp: float, tn: float) -> tuple[float, float]:
+def metric_derivatives(
+    loss: str, tp: float, fn: float, fp: float, tn: float
+) -> tuple[float, float]:
     positives, negatives = tp + fn, fp + tn
     if loss == "L_A":
         return 1 / (positives + negatives), -1 / (positives + negatives)
@@ -61,7 +63,7 @@ def metric_slopes(loss: str, tp: float, fn: float, fp: float, tn: float) -> tupl
 
 
 def plain(X: np.ndarray, y: np.ndarray, loss: str, rate: float, epochs: int) -> np.ndarray:
-    """One model, trained as the paper writes it."""
+    """The weights of one model, trained by the formulas of the paper."""
     w = np.zeros(X.shape[1])
     for _ in range(epochs):
         z = X @ w
@@ -73,8 +75,9 @@ def plain(X: np.ndarray, y: np.ndarray, loss: str, rate: float, epochs: int) -> 
             p = sigmoid(z)
             a = sigmoid(slp.SCALE * (p - 0.5))
             cells = (y * a, y * (1 - a), (1 - y) * a, (1 - y) * (1 - a))
-            A, B = metric_slopes(loss, *(np.sum(x) for x in cells))
-            g = -X.T @ ((y * A + (1 - y) * B) * slp.SCALE * a * (1 - a) * p * (1 - p))
+            d_positive, d_negative = metric_derivatives(loss, *(np.sum(x) for x in cells))
+            per_sample = y * d_positive + (1 - y) * d_negative
+            g = -X.T @ (per_sample * slp.SCALE * a * (1 - a) * p * (1 - p))
         w -= rate * g
     return w
 
@@ -86,7 +89,7 @@ def one_by_one(X: np.ndarray, y: np.ndarray, folds: slp.Folds, epochs: int) -> d
     }
 
 
-def measure(rows: Rows, epochs: int) -> tuple[float, float]:
+def measure(rows: Samples, epochs: int) -> tuple[float, float]:
     """The median ratio of the times, and our milliseconds per epoch."""
     X, y = slp.with_intercept(rows.X), rows.y
     folds = slp.paper_folds(y)

@@ -1,10 +1,10 @@
-"""How time and memory grow with the rows, and how many bytes the ranks exchange.
+"""Time and memory by the number of rows, and the bytes that the ranks exchange.
 
     python benchmarks/scale.py            # ten thousand rows to 100 million: 3 GB, minutes
     python benchmarks/scale.py --quick    # up to ten million
 
-Time is that of the processor, per row, as a ratio to a million rows in the same run, one thread;
-memory is the peak beyond the inputs, in sizes of one gradient.
+Time is processor time per row on one thread, as a ratio to that of a million rows in the same run.
+Memory is the peak beyond the inputs, in sizes of one gradient.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ WORKS: dict[str, Callable[[Tensor, Tensor], object]] = {
 
 
 def times_per_row(sizes: list[int]) -> dict[tuple[str, int], float]:
-    """The least processor time of each, sizes in random turns."""
+    """The lowest processor time per row of each function, with the sizes in random order."""
     data = {rows: batch(rows) for rows in sizes}
     best: dict[tuple[str, int], float] = {}
     turns = [(rows, turn) for rows in sizes for turn in range(max(3, min(50, 10**7 // rows)))]
@@ -58,7 +58,7 @@ def times_per_row(sizes: list[int]) -> dict[tuple[str, int], float]:
 
 
 def bytes_exchanged(classes: int, **given: object) -> int:
-    """What one rank gives the others in one step."""
+    """The bytes that one rank sends to the others in one step."""
     loss, sent = AnyLoss("f1", **given), []
 
     def record(step: int, sums: Tensor) -> tuple[Tensor, float]:

@@ -3,8 +3,8 @@
     python benchmarks/small_batches.py            # five seeds, some minutes
     python benchmarks/small_batches.py --seeds 2
 
-The same model, F1 loss and number of epochs; only the batches differ. The full-batch run is what
-the others should reach. Scores are those of the test half, at the threshold 0.5, untuned.
+The model, the F1 loss and the number of epochs are the same; only the batches differ. The others
+should reach the score of the full batch. Scores are those of the test half at the threshold 0.5.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ EPOCHS = 6
 DIABETES = Path(__file__).parents[2] / "shared" / "data" / "tabular" / "diabetes_100k.csv.gz"
 
 
-class Split(NamedTuple):
+class HalvedData(NamedTuple):
     x: Tensor
     y: Tensor
     x_test: Tensor
@@ -38,16 +38,16 @@ class Split(NamedTuple):
     hidden: int  # units of the hidden layer; 0 is a linear model
 
 
-def synthetic(seed: int) -> Split:
-    """Two overlapping clouds in eight dimensions, the second with 1 % of 80,000 rows; linear."""
+def synthetic(seed: int) -> HalvedData:
+    """Two overlapping clouds in eight dimensions, 1 % of 80,000 rows positive; a linear model."""
     generator = np.random.default_rng(seed)
     y = generator.random(80_000) < 0.01
     x = generator.normal(size=(len(y), 8)) + y[:, None] * generator.normal(size=8) * 1.2
     return halves(x, y, generator, hidden=0)
 
 
-def diabetes(seed: int) -> Split:
-    """A real set of 100,000 people, its positives thinned to 1 %; a small network."""
+def diabetes(seed: int) -> HalvedData:
+    """A real data set of 100,000 people, its positives thinned to 1 %; a small network."""
     import pandas as pd
 
     generator = np.random.default_rng(seed)
@@ -58,12 +58,12 @@ def diabetes(seed: int) -> Split:
     return halves(frame.to_numpy(float)[kept], y[kept], generator, hidden=16)
 
 
-def halves(x: np.ndarray, y: np.ndarray, generator: np.random.Generator, hidden: int) -> Split:
+def halves(x: np.ndarray, y: np.ndarray, generator: np.random.Generator, hidden: int) -> HalvedData:
     order = generator.permutation(len(y))
     train, test = order[::2], order[1::2]
     x = (x - x[train].mean(0)) / x[train].std(0)
     parts = (x[train], y[train], x[test], y[test])
-    return Split(*(torch.tensor(part, dtype=torch.float32) for part in parts), hidden)
+    return HalvedData(*(torch.tensor(part, dtype=torch.float32) for part in parts), hidden)
 
 
 def shuffled(labels: Tensor, seed: int) -> Iterable[Tensor]:
@@ -78,7 +78,9 @@ def stratified(labels: Tensor, seed: int) -> Iterable[list[int]]:
         yield from sampler
 
 
-def test_f1(split: Split, seed: int, batches: Iterable, steps: int, rate: float, **given) -> float:
+def test_f1(
+    split: HalvedData, seed: int, batches: Iterable, steps: int, rate: float, **given
+) -> float:
     torch.manual_seed(seed)
     columns = split.x.shape[1]
     hidden = [nn.Linear(columns, split.hidden), nn.ReLU()] if split.hidden else []
@@ -94,7 +96,7 @@ def test_f1(split: Split, seed: int, batches: Iterable, steps: int, rate: float,
         return loss.score(model(split.x_test).squeeze(1), split.y_test).item()
 
 
-def methods(split: Split, seed: int) -> dict[str, float]:
+def methods(split: HalvedData, seed: int) -> dict[str, float]:
     steps = EPOCHS * len(split.y) // ROWS
     small = {"steps": steps, "rate": 0.003}
     whole = iter(lambda: slice(None), None)
@@ -116,7 +118,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--seeds", type=int, default=5)
     seeds = parser.parse_args().seeds
-    warnings.filterwarnings("ignore", message=".*have no positive row")
+    warnings.filterwarnings("ignore", message=".*have no positive sample")
     for data in (synthetic, diabetes) if DIABETES.exists() else (synthetic,):
         runs = [methods(data(seed), seed) for seed in track(range(seeds), data.__name__)]
         table = Table(

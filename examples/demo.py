@@ -1,7 +1,8 @@
-"""Train one small network for F1 and one with cross-entropy, and show both scores side by side.
+"""Train one small network for F1 and one with cross-entropy, and compare their scores.
 
-The data ship with scikit-learn: handwritten digits, made imbalanced by keeping one in three of the
-threes, and hard by showing only the middle rows of each picture. Run it with `make demo`.
+The data are the handwritten digits of scikit-learn. They are made imbalanced by keeping one in
+three of the threes, and difficult by keeping only the middle rows of each image. Run it with
+`make demo`.
 """
 
 from __future__ import annotations
@@ -46,32 +47,35 @@ def train(criterion: nn.Module, x: Tensor, y: Tensor, progress: Progress, name: 
 def main() -> None:
     x, y = imbalanced()
     console = Console()
-    console.print(f"Is it a three? {len(y)} half-hidden digits, {int(y.sum())} of them threes.")
+    console.print(
+        f"Task: find the threes among {len(y)} partly hidden digits ({int(y.sum())} are threes)."
+    )
     losses = {"cross-entropy": nn.BCEWithLogitsLoss(), "F1": F1Loss(cross_entropy=0.1)}
     logits = {name: torch.zeros_like(y) for name in losses}
     tuned = torch.zeros_like(y)
     folds = StratifiedKFold(FOLDS, shuffle=True, random_state=0).split(x, y)
     with Progress(console=console, transient=True) as progress:
-        for fold, (rows, test) in enumerate(folds, 1):
-            scaler = StandardScaler().fit(x[rows].numpy())
+        for fold, (train_rows, test_rows) in enumerate(folds, 1):
+            scaler = StandardScaler().fit(x[train_rows].numpy())
             scaled = torch.tensor(scaler.transform(x.numpy()), dtype=torch.float32)
             for name, criterion in losses.items():
                 label = f"{name}, fold {fold} of {FOLDS}"
-                model = train(criterion, scaled[rows], y[rows], progress, label)
+                model = train(criterion, scaled[train_rows], y[train_rows], progress, label)
                 with torch.no_grad():
                     z = model(scaled)
-                logits[name][test] = z[test]
+                logits[name][test_rows] = z[test_rows]
                 if name == "cross-entropy":
-                    tuned[test] = z[test] - best_threshold(y[rows], z[rows], "f1").threshold
+                    best = best_threshold(y[train_rows], z[train_rows], "f1")
+                    tuned[test_rows] = z[test_rows] - best.threshold
 
-    f1 = AnyLoss("f1")  # hard score: what you report; soft score: what is trained
-    table = Table("trained with", "hard F1", "soft F1", title="Scores on rows not trained on")
+    f1 = AnyLoss("f1")
+    table = Table("trained with", "hard F1", "soft F1", title="Scores on the test folds")
     for name, z in {**logits, "cross-entropy, threshold tuned": tuned}.items():
         table.add_row(name, f"{f1.score(z, y):.3f}", f"{f1.soft_score(z, y):.3f}")
     console.print(table)
     console.print(
-        "Hard F1 counts decisions; soft F1 is the differentiable stand-in that is trained.\n"
-        "Where the classes are easy to separate, all three come out alike."
+        "Hard F1 is the metric of the decisions. Soft F1 is its differentiable approximation.\n"
+        "If the classes are easy to separate, all three models have similar scores."
     )
 
 

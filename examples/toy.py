@@ -1,4 +1,4 @@
-"""What the training examples share: 512 rows with 10 % positives, and a linear model."""
+"""The data and the model of the training examples: 512 samples with 10 % positives, linear."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def model() -> nn.Linear:
 
 
 def report(trained: nn.Module) -> None:
-    """Print the trained weights' F1 and sum: the same for any number of processes."""
+    """Print F1 and the sum of the weights, which are the same for any number of processes."""
     from anyloss.torch import AnyLoss
 
     x, y = data().tensors

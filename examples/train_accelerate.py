@@ -1,6 +1,6 @@
 """Accelerate: `torchrun --standalone --nproc-per-node=2 examples/train_accelerate.py`.
 
-`accelerate launch` starts it as well.
+`accelerate launch` can start it as well.
 """
 
 import torch
@@ -21,7 +21,7 @@ def main() -> None:
     for _ in range(toy.EPOCHS):
         for x, y in loader:
             optimizer.zero_grad()
-            accelerator.backward(loss(model(x), y))  # the F1 of the rows of all processes
+            accelerator.backward(loss(model(x), y))  # F1 of the samples of all processes
             optimizer.step()
     if accelerator.is_main_process:
         toy.report(accelerator.unwrap_model(model))

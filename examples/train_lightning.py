@@ -14,17 +14,15 @@ from anyloss.torch import AnyLoss, ScoreMeter
 class Module(lightning.LightningModule):
     def __init__(self) -> None:
         super().__init__()
-        self.model, self.loss, self.meter = (
-            toy.model(),
-            AnyLoss("f1", cross_entropy=0.1),
-            ScoreMeter("f1"),
-        )
+        self.model = toy.model()
+        self.loss = AnyLoss("f1", cross_entropy=0.1)
+        self.meter = ScoreMeter("f1")
 
     def training_step(self, batch: tuple[Tensor, Tensor], index: int) -> Tensor:
         x, y = batch
         logits = self.model(x)
         self.meter.update(logits.detach(), y)
-        return self.loss(logits, y)  # the F1 of the rows of all processes
+        return self.loss(logits, y)  # F1 of the samples of all processes
 
     def on_train_epoch_end(self) -> None:
         self.log("f1", self.meter.compute(sync=True).float(), sync_dist=True)

@@ -15,14 +15,12 @@ def main() -> None:
     sampler = DistributedSampler(data, shuffle=False)
     loader = DataLoader(data, batch_size=128 // dist.get_world_size(), sampler=sampler)
     model = DistributedDataParallel(toy.model())
-    loss, optimizer = (
-        AnyLoss("f1", cross_entropy=0.1),
-        torch.optim.SGD(model.parameters(), toy.RATE),
-    )
+    loss = AnyLoss("f1", cross_entropy=0.1)
+    optimizer = torch.optim.SGD(model.parameters(), toy.RATE)
     for _ in range(toy.EPOCHS):
         for x, y in loader:
             optimizer.zero_grad()
-            loss(model(x), y).backward()  # the F1 of the rows of all processes
+            loss(model(x), y).backward()  # F1 of the samples of all processes
             optimizer.step()
     if dist.get_rank() == 0:
         toy.report(model.module)

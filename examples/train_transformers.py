@@ -1,10 +1,10 @@
-"""Hugging Face's Trainer, with `compute_loss_func`.
+"""The Trainer of Hugging Face Transformers, with `compute_loss_func`.
 
     torchrun --standalone --nproc-per-node=2 examples/train_transformers.py
 
-Two settings matter: `average_tokens_across_devices` multiplies a loss by the number of processes,
-which is meant for sums over tokens, so it is off; and `gradient_accumulation_steps` adds up the
-gradients of parts, so leave it at 1 (docs/distributed.md).
+Two settings matter. `average_tokens_across_devices` multiplies a loss by the number of processes,
+which is meant for sums over tokens, so it is off. `gradient_accumulation_steps` adds up the
+gradients of parts of a batch, so it must be 1 (docs/distributed.md).
 """
 
 import os
@@ -18,7 +18,7 @@ from anyloss.torch import AnyLoss
 
 
 class Model(nn.Module):
-    """Stands for any model of Transformers: keyword arguments in, logits out."""
+    """A stand-in for a model of Transformers: it takes keyword arguments and returns logits."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ LOSS = AnyLoss("f1", cross_entropy=0.1)
 def f1_loss(
     outputs: dict[str, Tensor], labels: Tensor, num_items_in_batch: object = None
 ) -> Tensor:
-    return LOSS(outputs["logits"], labels)  # the F1 of the rows of all processes
+    return LOSS(outputs["logits"], labels)  # F1 of the samples of all processes
 
 
 def main() -> None:

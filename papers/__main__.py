@@ -1,4 +1,4 @@
-"""The papers' experiments on the command line: `python -m papers table17`, from the project."""
+"""The papers' experiments on the command line: `python -m papers table17`, in a clone."""
 
 from __future__ import annotations
 
@@ -10,16 +10,19 @@ from pathlib import Path
 from anyloss.cli import run
 from anyloss.cli.progress import progress
 
-TABLES = (
+# The names of `papers.REPORTS`, which is slow to import.
+EXPERIMENTS = (
     "table1", "table6", "table7", "table8", "table9", "table10", "table12", "table13", "table15",
     "table16", "table17", "table18", "figure2", "figure3", "figure4", "figure5",
     "gap-table1", "gap-table2", "gap-table4", "surrogate-paths", "surrogate-images",
 )  # fmt: skip
-# Those of the four imbalanced sets, which take --dataset.
+# Those on the four imbalanced data sets, which accept --dataset.
 FOUR_SETS = ("table6", "table7", "table8", "table9", "table12", "table17", "table18", "figure5")
-NO_DATA = ("table1", "table17", "surrogate-paths")  # what --quick alone runs; with --data also:
+# What --quick runs without --data and with it.
+QUICK_WITHOUT_DATA = ("table1", "table17", "surrogate-paths")
 QUICK = (
-    *NO_DATA, "table15", "table10", "gap-table1", "gap-table2", "gap-table4", "surrogate-images",
+    *QUICK_WITHOUT_DATA, "table15", "table10", "gap-table1", "gap-table2", "gap-table4",
+    "surrogate-images",
 )  # fmt: skip
 
 
@@ -31,41 +34,59 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m papers",
-        description="The papers' tables from our own code: published figure, ours, difference. "
-        "Stop it at any moment: the same command goes on where it stopped.",
+        description="Run the experiments of the papers with our own code, and print the published "
+        "figures, our figures and the differences. A run can be stopped at any time; the same "
+        "command continues it.",
     )
-    parser.add_argument("table", nargs="?", choices=TABLES, help="one of them")
-    parser.add_argument("--list", action="store_true", help="what there is, what it needs")
-    parser.add_argument("--quick", action="store_true", help="a small version, under 2 minutes")
-    parser.add_argument("--data", type=Path, help="folder with index.csv, tabular/ and paper/")
     parser.add_argument(
-        "--dataset", action="append", default=[], help="of the four imbalanced sets; again for more"
+        "experiment", nargs="?", choices=EXPERIMENTS, metavar="NAME",
+        help="The experiment, such as table17. --list shows all of them.",
+    )  # fmt: skip
+    parser.add_argument(
+        "--list",
+        action="store_true",
+        help="List the experiments with the data they need.",
     )
-    parser.add_argument("--out", type=Path, help=".csv; default: reproduce-TABLE.csv")
-    parser.add_argument("--debug", action="store_true", help="show where an error came from")
-    parser.set_defaults(run=_reproduce, extra="papers", goes_on=True)
+    parser.add_argument(
+        "--quick", action="store_true",
+        help="Run a small version, or without NAME several of them in under 2 minutes.",
+    )  # fmt: skip
+    parser.add_argument(
+        "--data", type=Path, metavar="FOLDER",
+        help="The data folder. --list shows what it should hold.",
+    )  # fmt: skip
+    parser.add_argument(
+        "--dataset", action="append", default=[], metavar="NAME",
+        help="One of the four imbalanced data sets. Repeat the option for several.",
+    )  # fmt: skip
+    parser.add_argument(
+        "--out", type=Path, metavar="FILE.csv", help="The results. Default: reproduce-NAME.csv."
+    )
+    parser.add_argument("--debug", action="store_true", help="Show the traceback of an error.")
+    parser.set_defaults(run=_reproduce, extra="papers", resumable=True)
     return parser
 
 
 def _reproduce(given: argparse.Namespace) -> None:
-    if given.list or not (given.table or given.quick):
-        from papers.listing import listing
+    if given.list or not (given.experiment or given.quick):
+        from papers.experiment_list import experiment_list
 
-        print(listing(given.data))
+        print(experiment_list(given.data))
         return
     from papers import reproduce
 
-    if given.dataset and given.table not in FOUR_SETS:
+    if given.dataset and given.experiment not in FOUR_SETS:
         names = ", ".join(FOUR_SETS)
-        raise ValueError(f"--dataset is for {names}; got it with {given.table or '--quick'}")
-    if given.out and not given.table:
-        raise ValueError("--out needs the name of a table; got --quick alone")
-    quick = QUICK if given.data else NO_DATA
-    tables = [given.table] if given.table else quick
-    for table in tables:
-        out = given.out or Path(f"reproduce-{table}.csv")
-        with progress("data sets", stderr=True) as told:
-            text = reproduce(table, given.dataset, given.data, out, given.quick, told)
+        raise ValueError(
+            f"--dataset can be used with {names} only; got {given.experiment or '--quick'}"
+        )
+    if given.out and not given.experiment:
+        raise ValueError("--out needs the name of an experiment; got --quick alone")
+    quick = QUICK if given.data else QUICK_WITHOUT_DATA
+    for name in [given.experiment] if given.experiment else quick:
+        out = given.out or Path(f"reproduce-{name}.csv")
+        with progress("data sets", stderr=True) as on_progress:
+            text = reproduce(name, given.dataset, given.data, out, given.quick, on_progress)
         print(f"{text}\nresults: {out}\n")
 
 

@@ -1,4 +1,4 @@
-"""The data sets of AnyLoss's Table 17 as its authors prepared them, from public tables."""
+"""The data sets of AnyLoss's Table 17, from public tables, prepared as by its authors."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ import pandas as pd
 from anyloss._core.backend import Array
 
 
-class Rows(NamedTuple):
-    """Features, ready for training, and labels 0.0 and 1.0."""
+class Samples(NamedTuple):
+    """The features of a data set, ready for training, and its labels 0.0 and 1.0."""
 
     X: Array
     y: Array
 
 
 def standardised(X: Any) -> Array:
-    """Columns with mean 0 and sample standard deviation 1 over all rows, as the authors did.
+    """Columns with mean 0 and sample standard deviation 1 over all rows.
 
-    Test rows take part in it: that is the published protocol, not good practice.
+    The test rows take part in it. That is the published protocol, and not good practice.
 
     >>> standardised([[1.0, 5.0], [2.0, 5.0], [3.0, 5.0]]).tolist()
     [[-1.0, 0.0], [0.0, 0.0], [1.0, 0.0]]
     """
     table = pd.DataFrame(X)
-    deviation = table.std().replace(0.0, 1.0)  # a level column stays level
+    deviation = table.std().replace(0.0, 1.0)  # a constant column becomes 0
     return np.asarray((table - table.mean()) / deviation, dtype=float)
 
 
-def random_rows(folder: Path | None = None) -> Rows:
-    """#1: made by scikit-learn, then turned by a PCA; not standardised."""
+def random_rows(folder: Path | None = None) -> Samples:
+    """#1: made by scikit-learn and rotated by a PCA, not standardised."""
     from sklearn.datasets import make_classification
     from sklearn.decomposition import PCA
 
@@ -41,59 +41,59 @@ def random_rows(folder: Path | None = None) -> Rows:
         10_000, weights=[0.9, 0.1], class_sep=1.2, n_features=5, n_informative=3, n_redundant=1,
         n_clusters_per_class=1, random_state=0,
     )  # fmt: skip
-    return Rows(PCA(2).fit_transform(X), y.astype(float))
+    return Samples(PCA(2).fit_transform(X), y.astype(float))
 
 
-def breast_cancer(folder: Path | None = None) -> Rows:
-    """#3: all 357 benign rows of scikit-learn's table and 36 of the malignant ones (positive)."""
+def breast_cancer(folder: Path | None = None) -> Samples:
+    """#3: all 357 benign rows of scikit-learn's table, and 36 of the malignant (positive) ones."""
     from sklearn.datasets import load_breast_cancer
 
     found = load_breast_cancer()
     return undersampled(found.data, found.target == 0, 36)
 
 
-def undersampled(X: Any, positive: Any, keep: int) -> Rows:
-    """All rows standardised; then the negatives, followed by a sample of the positives."""
+def undersampled(X: Any, positive: Any, keep: int) -> Samples:
+    """All rows standardised; then all negatives, followed by a sample of the positives."""
     table = pd.DataFrame(standardised(X))
     chosen = table[positive].sample(n=keep, random_state=100)
     rest = table[~positive]
     y = np.repeat([0.0, 1.0], [len(rest), keep])
-    return Rows(np.concatenate([rest.to_numpy(), chosen.to_numpy()]), y)
+    return Samples(np.concatenate([rest.to_numpy(), chosen.to_numpy()]), y)
 
 
-def diabetes(folder: Path | None) -> Rows:
+def diabetes(folder: Path | None) -> Samples:
     """#4: 100,000 rows of the file `diabetes_100k`, categories numbered as they appear."""
-    return read_rows(at_hand(folder, "tabular/diabetes_100k.csv.gz"))
+    return read_standardised(require_file(folder, "tabular/diabetes_100k.csv.gz"))
 
 
-def at_hand(folder: Path | None, file: str) -> Path:
-    """The path of a file of the data folder, which must be there."""
+def require_file(folder: Path | None, file: str) -> Path:
+    """The path of a file of the data folder, which must exist."""
     path = folder and folder / file
     if path is None or not path.exists():
-        where = "give --data FOLDER" if path is None else f"no {path}"
-        raise FileNotFoundError(f"needs the file {file}: {where}")
+        reason = "give its folder as --data FOLDER" if path is None else f"it is not in {folder}"
+        raise FileNotFoundError(f"the file {file} is needed; {reason}")
     return path
 
 
-def read_rows(path: Path) -> Rows:
+def read_standardised(path: Path) -> Samples:
     """A file of numbers with a last column y, standardised."""
-    X, y = read_numbers(path)
-    return Rows(standardised(X), y)
+    X, y = read_samples(path)
+    return Samples(standardised(X), y)
 
 
-def read_numbers(path: Path) -> Rows:
-    """A file of numbers with a last column y, as they are."""
+def read_samples(path: Path) -> Samples:
+    """A file of numbers with a last column y."""
     table = pd.read_csv(path)
-    return Rows(table.drop(columns="y").to_numpy(dtype=float), table["y"].to_numpy(dtype=float))
+    return Samples(table.drop(columns="y").to_numpy(dtype=float), table["y"].to_numpy(dtype=float))
 
 
-def credit_card_2023(folder: Path | None) -> Rows:
-    """#2: not to be had here."""
-    raise FileNotFoundError("Credit Card Fraud 2023 (568,630 rows, Kaggle) is not at hand")
+def credit_card_2023(folder: Path | None) -> Samples:
+    """#2: not available here."""
+    raise FileNotFoundError("Credit Card Fraud 2023 (568,630 rows, Kaggle) is not available here")
 
 
-# The name on the command line: the name in the file of published figures, and who makes the rows.
-TABLE17: dict[str, tuple[str, Callable[[Path | None], Rows]]] = {
+# By the name on the command line: the name in published.csv, and the function that makes the data.
+TABLE17: dict[str, tuple[str, Callable[[Path | None], Samples]]] = {
     "random": ("random_10000", random_rows),
     "credit-card-2023": ("creditcard_2023", credit_card_2023),
     "breast-cancer": ("breast_cancer_393", breast_cancer),

@@ -16,18 +16,18 @@ from anyloss._core.backend import Array
 from anyloss.steps import Amplified
 from anyloss.torch import AnyLoss
 from papers import residual, runs, soft_sets
-from papers.beside import beside, beside_text
-from papers.data import Rows
+from papers.comparison import comparison_text, with_published
+from papers.data import Samples
 from papers.many_sets import AIMS
-from papers.published import printed_in
+from papers.published import printed_table
 
 L = 73.0
 MNIST = "MNIST_784 (one digit vs rest)"
 CIFAR = {"CIFAR-10 Transportation": (0, 1, 8, 9), "CIFAR-10 Frog": (6,)}
 
 
-class Plan(NamedTuple):
-    """How much is trained: epochs, trials, images of each class (None: all)."""
+class TrainingBudget(NamedTuple):
+    """How much is trained: epochs, trials, and images of each class (None: all)."""
 
     epochs: int
     trials: int
@@ -35,13 +35,13 @@ class Plan(NamedTuple):
     each_test: int | None = None
 
 
-QUICK = Plan(epochs=3, trials=1, each=150, each_test=50)
+QUICK = TrainingBudget(epochs=3, trials=1, each=150, each_test=50)
 
 
-class Task(NamedTuple):
-    """One network to train: names of data and loss, the trial (its seed), which are positive.
+class ImageTrial(NamedTuple):
+    """One network to train: data set, loss, trial (which is its seed) and positive classes.
 
-    `share` is that of the positives, of which all the others are left out; None keeps them all.
+    With a `share`, positives are left out until they have this share of all images.
     """
 
     dataset: str
@@ -52,7 +52,8 @@ class Task(NamedTuple):
     share: float | None = None
 
 
-Scored = Callable[[Task, Array, Array], list[tuple[str, str, float]]]  # loss, metric, value
+# From a trial, its test labels and logits to rows of loss, metric and value.
+Scorer = Callable[[ImageTrial, Array, Array], list[tuple[str, str, float]]]
 
 
 def mse(z: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -61,59 +62,70 @@ def mse(z: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 
 
 def run(
-    request: runs.Request, name: str, tasks: list[Task], plan: Plan, scored: Scored
+    request: runs.Request,
+    name: str,
+    trials: list[ImageTrial],
+    budget: TrainingBudget,
+    scorer: Scorer,
 ) -> tuple[Any, dict[str, Any]]:
-    """The tidy scores of all tasks, a row per metric, and the settings."""
+    """The tidy scores of all trials, a row per metric, and the settings."""
     images = residual.read_images(request.folder, name)
     settings = {
         "anyloss": __version__, "images": name, "width": residual.WIDTH, "batch": residual.BATCH,
-        "rate": residual.RATE, "seed": "the trial", "epochs": plan.epochs, "each": plan.each,
-        "each_test": plan.each_test,
+        "rate": residual.RATE, "seed": "the trial", "epochs": budget.epochs, "each": budget.each,
+        "each_test": budget.each_test,
     }  # fmt: skip
     jobs = [
         runs.Job(
-            task.dataset,
-            partial(_read, task, images, plan),
-            [task.loss, task.trial, task.classes, task.share, settings],
-            partial(_work, task, images, plan, scored),
+            trial.dataset,
+            partial(_read, trial, images, budget),
+            [trial.loss, trial.trial, trial.classes, trial.share, settings],
+            partial(_work, trial, images, budget, scorer),
         )
-        for task in tasks
+        for trial in trials
     ]
-    return runs.run(jobs, request.out, request.told, {}), settings | {"trials": plan.trials}
+    return runs.run(jobs, request, {}), settings | {"trials": budget.trials}
 
 
-def _read(task: Task, images: residual.Images, plan: Plan) -> Rows:
-    rows, y = _rows(images.y, task, plan.each)
-    return Rows(images.scaled(images.x[rows]), y)
+def _read(trial: ImageTrial, images: residual.Images, budget: TrainingBudget) -> Samples:
+    """The training images of a trial and their labels."""
+    rows, y = _rows(images.y, trial, budget.each)
+    return Samples(images.scaled(images.x[rows]), y)
 
 
 def _work(
-    task: Task, images: residual.Images, plan: Plan, scored: Scored, X: Array, y: Array
+    trial: ImageTrial,
+    images: residual.Images,
+    budget: TrainingBudget,
+    scorer: Scorer,
+    X: Array,
+    y: Array,
 ) -> list[dict[str, Any]]:
-    test, y_test = _rows(images.y_test, task, plan.each_test)
+    """Train a network and score it on the test images."""
+    test, y_test = _rows(images.y_test, trial, budget.each_test)
     X_test = images.scaled(images.x_test[test])
-    z = residual.fit(task.criterion, X, y, X_test, plan.epochs, task.trial)
+    z = residual.fit(trial.criterion, X, y, X_test, budget.epochs, trial.trial)
     return [
-        {"loss": loss, "trial": task.trial, "metric": name, "ours": value}
-        for loss, name, value in scored(task, y_test, z)
+        {"loss": loss, "trial": trial.trial, "metric": name, "ours": value}
+        for loss, name, value in scorer(trial, y_test, z)
     ]
 
 
-def _rows(classes: Array, task: Task, each: int | None) -> tuple[Array, Array]:
-    """Which images a task takes, and which of them are positive."""
-    rows = residual.sample(classes, each, task.trial)
-    positive = np.isin(classes[rows], task.classes)
-    kept = residual.thinned(positive, task.share, task.trial) if task.share else slice(None)
+def _rows(classes: Array, trial: ImageTrial, each: int | None) -> tuple[Array, Array]:
+    """The images of a trial, and which of them are positive."""
+    rows = residual.sample(classes, each, trial.trial)
+    positive = np.isin(classes[rows], trial.classes)
+    kept = residual.thinned(positive, trial.share, trial.trial) if trial.share else slice(None)
     return rows[kept], positive[kept]
 
 
 # AnyLoss, Table 10
 
-TABLE10 = Plan(epochs=4, trials=3, each=500)
+TABLE10 = TrainingBudget(epochs=4, trials=3, each=500)
 
 
 def table10_losses() -> dict[str, residual.Loss]:
-    """The paper's losses: two rivals, and AnyLoss with its L aimed at four metrics."""
+    """The losses of the paper: two baselines, and AnyLoss with L = 73 for four metrics."""
     aimed: dict[str, residual.Loss] = {
         loss: AnyLoss(name, step=Amplified(L)) for name, loss in AIMS.items()
     }
@@ -121,40 +133,45 @@ def table10_losses() -> dict[str, residual.Loss]:
 
 
 def report10(request: runs.Request) -> str:
-    """Table 10: a trial per digit, as the paper does not tell which one it took."""
-    plan = QUICK if request.quick else TABLE10
-    tasks = [
-        Task(MNIST, loss, digit, (digit,), criterion)
-        for digit in range(plan.trials)
+    """Run Table 10 and return the comparison as text.
+
+    Each trial takes another digit as the positive class, because the paper does not name its digit.
+    """
+    budget = QUICK if request.quick else TABLE10
+    trials = [
+        ImageTrial(MNIST, loss, digit, (digit,), criterion)
+        for digit in range(budget.trials)
         for loss, criterion in table10_losses().items()
     ]
 
-    def scored(task: Task, y: Array, z: Array) -> list[tuple[str, str, float]]:
+    def scorer(trial: ImageTrial, y: Array, z: Array) -> list[tuple[str, str, float]]:
         cells = counts(y, z, from_logits=True)
-        return [(task.loss, name, float(metric(name)(*cells))) for name in AIMS]
+        return [(trial.loss, name, float(metric(name)(*cells))) for name in AIMS]
 
-    rows, settings = run(request, "mnist", tasks, plan, scored)
+    rows, settings = run(request, "mnist", trials, budget, scorer)
     runs.write(rows, request.out, settings, scale=L, figures="AnyLoss, Table 10")
     aims = rows["loss"] == rows["metric"].map(AIMS)
     shown = rows[aims | rows["loss"].isin(("MSE", "BCE"))]
     shown = shown.assign(loss=shown["loss"].where(~aims, "AnyLoss"))
-    paper = printed_in(request.folder or Path(), "AnyLoss", 10)
-    notes = [
-        f"a residual network of 6 layers, {plan.epochs} epochs (paper: ResNet50, epochs not told)",
-        f"{plan.each} training images of each digit; the mean over {plan.trials} digits taken as "
-        "positive (paper: one digit, not told which)",
-        "AnyLoss: the loss aimed at the metric, L = 73, decisions at 0.5",
+    paper = printed_table(request.folder or Path(), "AnyLoss", 10)
+    remarks = [
+        f"a residual network of 6 layers, {budget.epochs} epochs (paper: ResNet50, epochs not "
+        "given)",
+        f"{budget.each} training images of each digit; the mean over {budget.trials} digits as the "
+        "positive class (paper: one digit, not named)",
+        "AnyLoss: the loss that aims at the metric, L = 73, decisions at 0.5",
     ]
-    return beside_text("AnyLoss, Table 10", notes, beside(shown, paper), "BCE", digits=3)
+    table = with_published(shown, paper)
+    return comparison_text("AnyLoss, Table 10", remarks, table, "BCE", digits=3)
 
 
 # Bridging the Gap, Table 2
 
-TABLE2 = Plan(epochs=8, trials=2)
+TABLE2 = TrainingBudget(epochs=8, trials=2)
 
 
 def table2_losses() -> dict[str, residual.Loss]:
-    """Soft sets with both steps, and cross-entropy; named as in the file of published figures."""
+    """Soft sets with both steps, and cross-entropy; named as in the published tables."""
     found: dict[str, residual.Loss] = {
         f"soft-set {shown}{ending}": AnyLoss(name, step=step, thresholds=soft_sets.GRID)
         for ending, step in soft_sets.STEPS.items()
@@ -164,28 +181,29 @@ def table2_losses() -> dict[str, residual.Loss]:
 
 
 def report2(request: runs.Request) -> str:
-    """Table 2 on the images at hand: run and told."""
-    plan = QUICK if request.quick else TABLE2
-    tasks = [
-        Task(name, loss, trial, classes, criterion)
+    """Run Table 2 on the available images and return the comparison as text."""
+    budget = QUICK if request.quick else TABLE2
+    trials = [
+        ImageTrial(name, loss, trial, classes, criterion)
         for name, classes in CIFAR.items()
         for loss, criterion in table2_losses().items()
-        for trial in range(plan.trials)
+        for trial in range(budget.trials)
     ]
 
-    def scored(task: Task, y: Array, z: Array) -> list[tuple[str, str, float]]:
-        found = soft_sets.views(task.loss, y, z)
-        return [(view, name, values[name]) for view, values in found for name in ("f1", "accuracy")]
+    def scorer(trial: ImageTrial, y: Array, z: Array) -> list[tuple[str, str, float]]:
+        found = soft_sets.variants(trial.loss, y, z)
+        return [(loss, name, values[name]) for loss, values in found for name in ("f1", "accuracy")]
 
-    rows, settings = run(request, "cifar10_subset", tasks, plan, scored)
+    rows, settings = run(request, "cifar10_subset", trials, budget, scorer)
     title = f"{soft_sets.PAPER}, Table 2"
     runs.write(rows, request.out, settings, thresholds=soft_sets.GRID, figures=title)
-    paper = printed_in(request.folder or Path(), soft_sets.PAPER, 2)
-    notes = [
-        f"a residual network of 6 layers, {plan.epochs} epochs (paper: another network, not told)",
-        f"{10 * (plan.each or 500):,} training images (paper: 50,000); means of {plan.trials} "
+    paper = printed_table(request.folder or Path(), soft_sets.PAPER, 2)
+    remarks = [
+        f"a residual network of 6 layers, {budget.epochs} epochs (paper: another network, not "
+        "specified)",
+        f"{10 * (budget.each or 500):,} training images (paper: 50,000); means of {budget.trials} "
         "trials (paper: 10) and of thresholds 0.1 to 0.9",
-        soft_sets.BCE_NOTE,
+        soft_sets.BCE_REMARK,
     ]
-    same = {soft_sets.BCE_AS_CODED: "BCE"}
-    return beside_text(title, notes, beside(rows, paper, same), "BCE")
+    table = with_published(rows, paper, {soft_sets.BCE_AS_CODED: "BCE"})
+    return comparison_text(title, remarks, table, "BCE")

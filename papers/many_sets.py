@@ -1,8 +1,8 @@
-"""The scores behind AnyLoss's Tables 15 and 16, set by set, and the statistics drawn from them.
+"""The scores behind AnyLoss's Tables 15 and 16, per data set, and the statistics of the tables.
 
-The authors published their scores with four decimals or so; those of the rebuilt data sets are
-compared cell by cell. Winning numbers, the Bayesian sign test and Table 4 are computed from the
-authors' scores and from ours by the same functions.
+The authors published their scores with about four decimals. The scores of the rebuilt data sets are
+compared with them one by one. The winning numbers, the Bayesian sign test and Table 4 are computed
+from the authors' scores and from ours by the same functions.
 """
 
 from __future__ import annotations
@@ -15,32 +15,32 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from papers import networks, runs
-from papers.data import Rows, read_rows
+from papers import network_training, runs
+from papers.data import Samples, read_standardised
 from papers.published import authors_scores
 
 TOLERANCE = 1.5e-4
-DIGITS = 4  # of the published scores: what is equal in them is a tie
+DIGITS = 4  # of the published scores: scores that are equal in these digits are a tie
 QUICK_ROWS = 400
 RATES = {
     "MSE": 0.01, "BCE": 0.1, "L_A": 0.005, "L_F1": 0.01, "L_F0.5": 0.005, "L_F2": 0.005,
     "L_G": 0.005, "L_B": 0.005,
 }  # fmt: skip
-# Table 16's, of the networks; it has no other losses.
+# The learning rates of the networks of Table 16, which has no other losses.
 NETWORK_RATES = {"MSE": 0.005, "BCE": 0.003, "L_A": 0.005, "L_F1": 0.001, "L_G": 0.01, "L_B": 0.005}
-# A metric, and the loss that aims at it.
+# By metric: the loss that aims at it.
 AIMS = {"accuracy": "L_A", "f1": "L_F1", "gmean": "L_G", "balanced_accuracy": "L_B"}
-OURS, RIVALS = "AnyLoss", ("MSE", "BCE")
+OURS, BASELINES = "AnyLoss", ("MSE", "BCE")
 
 
-def sets(folder: Path | None, quick: bool = False) -> tuple[Path, Any]:
-    """The folder, and its data sets whose scores are the published ones; the smallest if `quick`.
+def rebuilt_sets(folder: Path | None, quick: bool = False) -> tuple[Path, Any]:
+    """The folder, and its data sets that give the published scores; the smallest if `quick`.
 
     Columns: name, file, table14 (the number in the paper), n (rows) and positives.
     """
     if folder is None or not (folder / "index.csv").exists():
         raise ValueError(
-            "the data sets of Table 14 must be told by --data FOLDER with an index.csv; "
+            "the data sets of Table 14 need --data FOLDER with an index.csv; "
             f"got {'no folder' if folder is None else str(folder)}"
         )
     index = pd.read_csv(folder / "index.csv")
@@ -55,45 +55,40 @@ def sets(folder: Path | None, quick: bool = False) -> tuple[Path, Any]:
     return folder, found.astype({"table14": int}).reset_index(drop=True)
 
 
-def table15(
-    folder: Path | None,
-    quick: bool = False,
-    out: Path = Path("reproduce-table15.csv"),
-    told: runs.Told = runs.silent,
-) -> Any:
+def table15(request: runs.Request) -> Any:
     """The tidy comparison: a row per data set, loss and metric."""
-    folder, index = sets(folder, quick)
+    folder, index = rebuilt_sets(request.folder, request.quick)
     jobs = [runs.slp_job(name, read, RATES) for name, read in readers(folder, index)]
-    table = _compared(runs.run(jobs, out, told), folder, index, "SLP")
-    runs.write(table, out, figures="Table 15", rates=RATES, tolerance=TOLERANCE)
+    table = _compared(runs.run(jobs, request), folder, index, "SLP")
+    runs.write(table, request.out, figures="Table 15", rates=RATES, tolerance=TOLERANCE)
     return table
 
 
-def table16(
-    folder: Path | None,
-    quick: bool = False,
-    out: Path = Path("reproduce-table16.csv"),
-    told: runs.Told = runs.silent,
-) -> Any:
-    """The same of networks, by a protocol that keeps the folds apart, as the authors' did not."""
-    folder, index = sets(folder, quick)
-    goals = {loss: networks.goal(loss, rate) for loss, rate in NETWORK_RATES.items()}
-    jobs = [networks.job(name, read, goals, NETWORK_RATES) for name, read in readers(folder, index)]
-    found = runs.run(jobs, out, told, networks.SETTINGS)
+def table16(request: runs.Request) -> Any:
+    """The same with networks, by a protocol that separates the folds, unlike the authors'."""
+    folder, index = rebuilt_sets(request.folder, request.quick)
+    specs = {loss: network_training.loss_spec(loss, rate) for loss, rate in NETWORK_RATES.items()}
+    jobs = [
+        network_training.job(name, read, specs, NETWORK_RATES)
+        for name, read in readers(folder, index)
+    ]
+    found = runs.run(jobs, request, network_training.SETTINGS)
     table = _compared(found, folder, index, "MLP")
-    runs.write(table, out, networks.SETTINGS, figures="Table 16", rates=NETWORK_RATES)
+    settings = network_training.SETTINGS
+    runs.write(table, request.out, settings, figures="Table 16", rates=NETWORK_RATES)
     return table
 
 
-def readers(folder: Path, index: Any) -> list[tuple[str, Callable[[], Rows]]]:
-    """The names of the sets, and who reads them."""
+def readers(folder: Path, index: Any) -> list[tuple[str, Callable[[], Samples]]]:
+    """The names of the data sets, and the functions that read them."""
     return [
-        (row.name, partial(read_rows, folder / row.file)) for row in index.itertuples(index=False)
+        (row.name, partial(read_standardised, folder / row.file))
+        for row in index.itertuples(index=False)
     ]
 
 
 def _compared(found: Any, folder: Path, index: Any, structure: str) -> Any:
-    """Scores with the authors' beside them."""
+    """The scores together with those of the authors."""
     published = authors_scores(folder, structure).rename(columns={"score": "published"})
     table = found.merge(index, left_on="dataset", right_on="name").drop(columns=["name", "file"])
     table = table.merge(published, on=["table14", "loss", "metric"], how="left", validate="1:1")
@@ -103,13 +98,14 @@ def _compared(found: Any, folder: Path, index: Any, structure: str) -> Any:
 
 
 def results(scores: Any, column: str, model: str = "SLP") -> Any:
-    """Scores as `benchmark.statistics` takes them: MSE, BCE and the loss aimed at the metric.
+    """Scores in the form of `anyloss.benchmark.statistics`: MSE, BCE and the loss of the metric.
 
-    `scores` has the columns dataset, loss, metric and the given one; rows and positives if known.
+    `scores` has the columns dataset, loss, metric and the given one, and may have the columns n and
+    positives.
     """
     aim = scores["metric"].map(AIMS)
     ours = scores["loss"] == aim
-    kept = scores[aim.notna() & (ours | scores["loss"].isin(RIVALS))]
+    kept = scores[aim.notna() & (ours | scores["loss"].isin(BASELINES))]
     table = pd.DataFrame(
         {
             "model": model,
@@ -127,23 +123,24 @@ def results(scores: Any, column: str, model: str = "SLP") -> Any:
 
 
 def winning_numbers(found: Any) -> Any:
-    """On how many sets each method is best, per metric: ties given to ours (then BCE), and without.
+    """The number of data sets on which each method is best, per metric.
 
-    Columns: MSE, BCE, AnyLoss, with ties given away; MSE_sole, BCE_sole, AnyLoss_sole and ties.
+    The columns MSE, BCE and AnyLoss count a tie for one method, for AnyLoss first and then for BCE.
+    The columns MSE_sole, BCE_sole and AnyLoss_sole count sole winners only, and `ties` the ties.
 
     >>> scores = {"dataset": ["a"] * 3, "loss": ["MSE", "BCE", "L_A"], "metric": "accuracy"}
     >>> found = results(pd.DataFrame(scores | {"score": [0.5, 0.9, 0.9]}), "score")
     >>> winning_numbers(found).loc["accuracy"].tolist()
     [0, 0, 1, 0, 0, 0, 1]
     """
-    order = [OURS, *reversed(RIVALS)]
+    order = [OURS, *reversed(BASELINES)]
     rows = {}
     for metric, group in found.groupby("metric", sort=False):
         wide = group.pivot(index="dataset", columns="method", values="score")[order]
         best = wide.eq(wide.max(axis=1), axis=0)
         sole = best[best.sum(axis=1) == 1]
         first = best.idxmax(axis=1)
-        row = {method: int((first == method).sum()) for method in (*RIVALS, OURS)}
-        row |= {f"{method}_sole": int(sole[method].sum()) for method in (*RIVALS, OURS)}
+        row = {method: int((first == method).sum()) for method in (*BASELINES, OURS)}
+        row |= {f"{method}_sole": int(sole[method].sum()) for method in (*BASELINES, OURS)}
         rows[metric] = row | {"ties": len(best) - len(sole)}
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("metric")

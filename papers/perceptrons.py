@@ -1,8 +1,8 @@
-"""Bridging the Gap's network, 32-16-1 with dropout: all trials of a loss trained at once.
+"""The network of Bridging the Gap, 32-16-1 with dropout, with all trials of a loss trained at once.
 
-A trial has a split, a scaling, a start and batches of its own. The trials stand side by side, a
-weight of shape `(trials, inputs, outputs)` per layer, and the losses are taken per column, so that
-no trial's gradient knows of another's; Adam works number by number.
+Every trial has its own split, scaling, start and batches. A layer has one weight of shape
+`(trials, inputs, outputs)`, and the loss is computed per column, so that the gradient of a trial
+does not depend on the other trials. Adam works elementwise.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ HIDDEN = (32, 16)
 DROPOUT = 0.5
 BATCH, RATE = 1024, 1e-3
 
-Criterion = Callable[[Tensor, Tensor], Tensor]  # logits and labels `(rows, trials)`: a loss each
+# From logits and labels `(rows, trials)` to one loss per trial.
+Criterion = Callable[[Tensor, Tensor], Tensor]
 
 
 class Part(NamedTuple):
@@ -30,16 +31,16 @@ class Part(NamedTuple):
     y: Tensor
 
 
-class Split(NamedTuple):
-    """The rows to train on, those that choose the epoch, and those that are scored."""
+class TrialData(NamedTuple):
+    """The training rows, the validation rows that choose the epoch, and the test rows."""
 
     train: Part
     valid: Part
     test: Part
 
 
-def split(X: Array, y: Array, trials: int) -> Split:
-    """Stratified 64 : 16 : 20, anew for each trial; scaled by what the training rows tell."""
+def split_trials(X: Array, y: Array, trials: int) -> TrialData:
+    """A stratified split of 64 : 16 : 20 for each trial, scaled by its training rows."""
     import numpy as np
     from sklearn.model_selection import train_test_split
     from sklearn.preprocessing import StandardScaler
@@ -53,16 +54,17 @@ def split(X: Array, y: Array, trials: int) -> Split:
         scale = StandardScaler().fit(X[train])
         for part, rows in zip(parts, (train, valid, test), strict=True):
             part.append((scale.transform(X[rows]), y[rows]))
-    return Split(*(_stacked(part) for part in parts))
+    return TrialData(*(_stacked(part) for part in parts))
 
 
 def _stacked(part: list[tuple[Array, Array]]) -> Part:
+    """The rows of all trials as one tensor."""
     X, y = ([torch.as_tensor(x, dtype=torch.float32) for x in xs] for xs in zip(*part, strict=True))
     return Part(torch.stack(X), torch.stack(y, 1))
 
 
 class Perceptrons(nn.Module):
-    """One network per trial, started as PyTorch's `Linear` is."""
+    """One network per trial, initialised as PyTorch's `Linear`."""
 
     def __init__(self, trials: int, inputs: int) -> None:
         super().__init__()
@@ -79,20 +81,23 @@ class Perceptrons(nn.Module):
         for k, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
             if k:
                 X = X.relu()
-            if k and self.training:  # several times as fast as PyTorch's dropout on the CPU
+            if k and self.training:  # several times faster than PyTorch's dropout on the CPU
                 X = X * (torch.rand(X.shape) >= DROPOUT) / (1 - DROPOUT)
             X = torch.baddbmm(bias, X, weight)
         return X[..., 0].T
 
 
-def fit(data: Split, loss: Criterion, epochs: int, seed: int = 0) -> Tensor:
-    """The logits of the test rows, `(rows, trials)`, at each trial's best validation loss."""
+def fit(data: TrialData, loss: Criterion, epochs: int, seed: int = 0) -> Tensor:
+    """Train and return the logits of the test rows `(rows, trials)`.
+
+    The weights of each trial are those of its lowest validation loss.
+    """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return _fit(data, loss, epochs)
 
 
-def _fit(data: Split, loss: Criterion, epochs: int) -> Tensor:
+def _fit(data: TrialData, loss: Criterion, epochs: int) -> Tensor:
     trials, rows, inputs = data.train.X.shape
     model = Perceptrons(trials, inputs)
     optimizer = torch.optim.Adam(model.parameters(), RATE)

@@ -1,8 +1,8 @@
-"""The figures that the AnyLoss paper and its authors published.
+"""The figures that the papers and their authors published.
 
-Those of Table 1 and of the four imbalanced data sets come with the package (`published.csv`, which
-names its source). The scores behind Tables 15 and 16, 102 data sets x 8 losses x 6 metrics, are
-read from `paper/` of a data folder.
+The figures of AnyLoss's Table 1 and of its four imbalanced data sets are in `published.csv`, which
+names its source. The scores behind Tables 15 and 16 (102 data sets x 8 losses x 6 metrics) and the
+other printed tables are read from `paper/` of a data folder.
 """
 
 from __future__ import annotations
@@ -23,14 +23,16 @@ def _figures() -> Any:
         return pd.read_csv(file, comment="#", dtype=str, keep_default_na=False)
 
 
-def figures(table: int, dataset: str, metric: str, structure: str = "SLP") -> dict[str, str]:
-    """The printed figures of a table by loss, as text: trailing zeros are digits too.
+def published_figures(
+    table: int, dataset: str, metric: str, structure: str = "SLP"
+) -> dict[str, str]:
+    """The printed figures of a table of AnyLoss by loss, as text with their trailing zeros.
 
-    >>> figures(17, "random_10000", "accuracy")["MSE"]
+    >>> published_figures(17, "random_10000", "accuracy")["MSE"]
     '0.898000'
-    >>> figures(18, "breast_cancer_393", "f1", "MLP")["L_F1"]
+    >>> published_figures(18, "breast_cancer_393", "f1", "MLP")["L_F1"]
     '1.000000'
-    >>> figures(1, "1e-15", "max", "")
+    >>> published_figures(1, "1e-15", "max", "")
     {'': '73.47'}
     """
     found = _figures()
@@ -56,17 +58,17 @@ def authors_scores(folder: Path, structure: str = "SLP") -> Any:
     return scores[scores["structure"] == structure].drop(columns="structure")
 
 
-def printed(folder: Path, table: int, structure: str = "SLP") -> Any:
+def anyloss_table(folder: Path, table: int, structure: str = "SLP") -> Any:
     """The figures of a printed table of AnyLoss for a structure."""
-    found = printed_in(folder, "AnyLoss", table)
+    found = printed_table(folder, "AnyLoss", table)
     return found[found["structure"] == structure]
 
 
-def printed_in(folder: Path, paper: str, table: int) -> Any:
+def printed_table(folder: Path, paper: str, table: int) -> Any:
     """All figures of a table of `paper`, "AnyLoss" or "Bridging the Gap"."""
     found = _read(folder, TABLES_FILE, ["source", "table", "dataset", "structure", "loss"])
-    ours = found["source"].str.startswith(paper)
-    return found[ours & (found["table"].astype(str) == str(table))]
+    of_paper = found["source"].str.startswith(paper)
+    return found[of_paper & (found["table"].astype(str) == str(table))]
 
 
 def _read(folder: Path, name: str, columns: list[str]) -> Any:

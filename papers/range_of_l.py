@@ -1,4 +1,4 @@
-"""AnyLoss's Table 1: which scales L the plain formula can take, for each type of number."""
+"""AnyLoss's Table 1: the scales L that are valid for the plain formula, per floating-point type."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ import pandas as pd
 
 from anyloss.steps import SIGNIFICAND_BITS, scale_range
 from papers import runs
-from papers.published import figures, levels
-from papers.text import columns, signed
+from papers.published import levels, published_figures
+from papers.text_tables import signed, text_table
 
 
 def report(request: runs.Request) -> str:
-    """Table 1, computed, written and told."""
+    """Compute and write Table 1, and return the comparison as text."""
     ranges = table1()
     runs.write(ranges, request.out, figures="Table 1")
-    request.told(1, 1, "table1")
+    request.on_progress(1, 1, "table1")
     return table1_text(ranges)
 
 
 def printed_range(level: str, dtype: str) -> tuple[float, float]:
-    """The range in two decimals that lie within it: the minimum rounded up, the maximum down.
+    """The range with two decimals, with the minimum rounded up and the maximum rounded down.
 
     >>> printed_range("0.001", "float64")
     (13.85, 73.62)
@@ -32,13 +32,13 @@ def printed_range(level: str, dtype: str) -> tuple[float, float]:
 
 
 def table1() -> Any:
-    """Tidy: level, dtype, bound, ours, and what the paper printed for float64."""
+    """Tidy: level, dtype, bound, ours, and the published figure for float64."""
     rows = []
     for level in levels():
         for dtype in SIGNIFICAND_BITS:
             for bound, ours in zip(("min", "max"), printed_range(level, dtype), strict=True):
-                theirs = figures(1, level, bound, "")[""] if dtype == "float64" else None
-                rows.append((level, dtype, bound, theirs, ours))
+                paper = published_figures(1, level, bound, "")[""] if dtype == "float64" else None
+                rows.append((level, dtype, bound, paper, ours))
     table = pd.DataFrame(rows, columns=["level", "dtype", "bound", "published", "ours"])
     table["published"] = table["published"].astype(float)
     table["difference"] = (table["ours"] - table["published"]).round(10)
@@ -62,13 +62,13 @@ def table1_text(table: Any) -> str:
     return "\n".join(
         [
             "AnyLoss, Table 1: range of L for the plain formula in float64",
-            "(two decimals within the range: minimum rounded up, maximum down)",
+            "(the minimum is rounded up, the maximum down)",
             "",
-            columns(("level", "bound", "published", "ours", "difference"), cells),
+            text_table(("level", "bound", "published", "ours", "difference"), cells),
             "",
-            "The other types, not in the paper:",
+            "Other floating-point types, which are not in the paper:",
             "",
-            columns(("level", *others), spans),
+            text_table(("level", *others), spans),
             "",
             f"exact matches: {same} of {len(known)}",
         ]

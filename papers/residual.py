@@ -1,4 +1,4 @@
-"""A small residual network for images, and how it is trained: the same way for every loss."""
+"""A small residual network for images, which is trained in the same way with every loss."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import torch
 from torch import Tensor, nn
 
 from anyloss._core.backend import Array
-from papers.data import at_hand
+from papers.data import require_file
 
-WIDTH = 8  # of the first layer; the paper's ResNet50 begins with 64 and has 50 layers, this has 6
+WIDTH = 8  # of the first of 6 layers; the paper's ResNet50 has 50 layers and starts with 64
 BATCH, RATE = 256, 2e-3
 
 Loss = Callable[[Tensor, Tensor], Tensor]  # logits and labels of a batch
 
 
 class Images(NamedTuple):
-    """Training and test images as bytes, `(n, height, width, channels)`, and their classes."""
+    """Training and test images as bytes `(n, height, width, channels)`, and their classes."""
 
     x: Array
     y: Array
@@ -30,13 +30,13 @@ class Images(NamedTuple):
     deviation: Array
 
     def scaled(self, x: Array) -> Array:
-        """Images as numbers around 0, `(n, channels, height, width)`."""
+        """Standardised images `(n, channels, height, width)`."""
         return ((x - self.mean) / self.deviation).astype(np.float32).transpose(0, 3, 1, 2)
 
 
 def read_images(folder: Path | None, name: str) -> Images:
-    """A file of images."""
-    with np.load(at_hand(folder, f"images/{name}.npz")) as file:
+    """Read a file of images, `images/NAME.npz` of the data folder."""
+    with np.load(require_file(folder, f"images/{name}.npz")) as file:
         x, y, x_test, y_test = (file[k] for k in ("x_train", "y_train", "x_test", "y_test"))
     x, x_test = (a.reshape(*a.shape[:3], -1) for a in (x, x_test))
     mean, deviation = (f((0, 1, 2), dtype=np.float64) for f in (x.mean, x.std))
@@ -44,7 +44,7 @@ def read_images(folder: Path | None, name: str) -> Images:
 
 
 def sample(y: Array, each: int | None, seed: int) -> Array:
-    """Rows with `each` of every class, or all rows, in random order.
+    """A sample of rows with `each` of every class, or all rows in random order.
 
     >>> np.bincount(np.repeat([0, 1], 9)[sample(np.repeat([0, 1], 9), 4, seed=0)]).tolist()
     [4, 4]
@@ -55,7 +55,7 @@ def sample(y: Array, each: int | None, seed: int) -> Array:
 
 
 def thinned(positive: Array, share: float, seed: int) -> Array:
-    """All negative rows, and so many positive ones that they have this share.
+    """All negative rows, and a sample of the positive ones with this share of all rows.
 
     >>> rows = thinned(np.repeat([True, False], [50, 90]), 0.1, seed=0)
     >>> len(rows), int((rows < 50).sum())
@@ -73,7 +73,7 @@ def _layer(inputs: int, outputs: int, size: int = 3, stride: int = 1) -> nn.Sequ
 
 
 class _Block(nn.Module):
-    """Two convolutions beside a short cut; half the height and width."""
+    """Two convolutions and a shortcut, which halve the height and width."""
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__()
@@ -86,7 +86,7 @@ class _Block(nn.Module):
 
 
 def network(channels: int) -> nn.Module:
-    """A convolution, two residual blocks, the mean over the picture, one logit."""
+    """A convolution, two residual blocks, the mean over the image, one logit."""
     return nn.Sequential(
         _layer(channels, WIDTH, stride=2), nn.ReLU(),
         _Block(WIDTH, 2 * WIDTH), _Block(2 * WIDTH, 4 * WIDTH),
@@ -95,13 +95,13 @@ def network(channels: int) -> nn.Module:
 
 
 def fit(loss: Loss, X: Array, y: Array, X_test: Array, epochs: int, seed: int) -> Array:
-    """The logits of the test images after so many epochs; the rate falls to 0 along a cosine."""
+    """Train and return the logits of the test images; the learning rate has a cosine schedule."""
     images, labels = torch.from_numpy(X), torch.as_tensor(y, dtype=torch.float32)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = network(images.shape[1])
         optimizer = torch.optim.Adam(model.parameters(), RATE)
-        batches = len(y) // BATCH  # a last small one would be a poor sample of the metric
+        batches = len(y) // BATCH  # a small last batch would be a poor sample for the metric
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs * batches)
         for _ in range(epochs):
             for rows in torch.randperm(len(y))[: batches * BATCH].view(batches, BATCH):

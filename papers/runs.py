@@ -1,4 +1,4 @@
-"""Running a model on many data sets: resumable, with a record of how it was done."""
+"""Running a model on many data sets. A run can be resumed, and its settings are recorded."""
 
 from __future__ import annotations
 
@@ -13,36 +13,37 @@ from anyloss._core.journal import Journal
 from anyloss._core.outputs import check_output, versions, write_table
 from anyloss.baselines.splits import fingerprint
 from papers import slp
-from papers.data import Rows
+from papers.data import Samples
 
-Told = Callable[[int, int, str], None]  # how many are done, of how many, and the last one's name
+# Receives the number of finished jobs, the number of all jobs and the name of the next job.
+ProgressCallback = Callable[[int, int, str], None]
 LIBRARIES = ("numpy", "torch", "scikit-learn", "pandas")
 
 
-def silent(done: int, total: int, name: str) -> None:
-    """Tell nobody."""
+def no_progress(done: int, total: int, name: str) -> None:
+    """The callback that does nothing."""
 
 
 class Request(NamedTuple):
-    """What is asked for: where results go, where data are, which sets, and who is told."""
+    """The arguments of a paper experiment."""
 
-    out: Path
-    folder: Path | None = None
-    datasets: tuple[str, ...] = ()
+    out: Path  # the CSV file of results
+    folder: Path | None = None  # the data folder
+    datasets: tuple[str, ...] = ()  # names; none means all, or those of a quick run
     quick: bool = False
-    told: Told = silent
+    on_progress: ProgressCallback = no_progress
 
 
 class Job(NamedTuple):
-    """A data set, what is done with it, and how to know that again: something JSON can tell."""
+    """One data set and the work on it. `key` identifies the work in the journal, as JSON."""
 
     name: str
-    read: Callable[[], Rows]
+    read: Callable[[], Samples]
     key: Any
     work: Callable[[Array, Array], list[dict[str, Any]]]
 
 
-def slp_job(name: str, read: Callable[[], Rows], rates: Mapping[str, float]) -> Job:
+def slp_job(name: str, read: Callable[[], Samples], rates: Mapping[str, float]) -> Job:
     """Train the single-layer perceptron with these learning rates."""
     return Job(name, read, dict(rates), lambda X, y: score_rows(slp.scores(X, y, rates)))
 
@@ -60,36 +61,31 @@ def score_rows(found: Mapping[str, Mapping[str, float]]) -> list[dict[str, Any]]
     ]
 
 
-def run(
-    jobs: Sequence[Job],
-    out: Path,
-    told: Told = silent,
-    settings: Mapping[str, Any] = slp.SETTINGS,
-) -> Any:
-    """The rows of all jobs as a table, with their data set before them.
+def run(jobs: Sequence[Job], request: Request, settings: Mapping[str, Any] = slp.SETTINGS) -> Any:
+    """Run the jobs and return their rows as a table, with the data set as its first column.
 
-    What the journal beside `out` holds is not run again; a job is known by its name, its key and
-    its data.
+    A job is identified by its name, its key and its data. Jobs that the journal beside the output
+    already has are not run again.
     """
     import pandas as pd
 
-    check_output(out)
+    check_output(request.out)
     rows: list[dict[str, Any]] = []
     header = {"anyloss": __version__, **settings}
-    with Journal(out.with_suffix(".journal.jsonl"), header) as journal:
+    with Journal(request.out.with_suffix(".journal.jsonl"), header) as journal:
         for done, job in enumerate(jobs):
-            told(done, len(jobs), job.name)
+            request.on_progress(done, len(jobs), job.name)
             X, y = job.read()
             key = json.dumps([job.name, job.key, fingerprint(X, y)])
             if key not in journal.results:
                 journal.add(key, [{"dataset": job.name, **row} for row in job.work(X, y)])
             rows += journal.results[key]
-    told(len(jobs), len(jobs), "")
+    request.on_progress(len(jobs), len(jobs), "")
     return pd.DataFrame(rows)
 
 
 def write(table: Any, out: Path, settings: Mapping[str, Any] = slp.SETTINGS, **more: Any) -> None:
-    """The tidy table, and beside it, as JSON, seed, settings and versions."""
+    """Write the table, and beside it a JSON file with seed, settings and versions."""
     check_output(out)
     record = {"anyloss": __version__, **settings, **more, "versions": versions(LIBRARIES)}
     write_table(table, out)

@@ -1,10 +1,11 @@
-"""AnyLoss's single-layer perceptron, all folds and all losses trained at once.
+"""AnyLoss's single-layer perceptron, with all folds and all losses trained at once.
 
-The protocol has no chance in it: float64, a column of ones for the intercept, weights that start
-at zero, plain gradient steps on all rows of the fold. So a model is a row of one weight matrix: one
-product gives the logits of all of them, another one their gradients. Rows stand with the positives
-first, because the gradient needs two sums only: with the slopes `A` and `B` of the metric (see
-`_core/gradient.py`), that of the score is `A * (sum over positives) + B * (sum over negatives)`.
+The protocol is deterministic: float64, a column of ones for the intercept, weights that start at
+zero, and plain gradient steps on all training rows of the fold. A model is therefore a row of one
+weight matrix. One product gives the logits of all models, and another one their gradients. The rows
+are ordered with the positives first, because the gradient needs two sums only: the gradient of the
+score is `d_positive * (sum over positives) + d_negative * (sum over negatives)`, with the
+derivatives of the metric (see `_core/gradient.py`).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from torch import Tensor
 
 from anyloss._core.backend import NUMPY, Array
 from anyloss._core.counts import Counts
-from anyloss._core.gradient import binary_slopes
+from anyloss._core.gradient import binary_derivatives
 from anyloss.metrics import METRICS, Metric, metric
 
 SCALE = 73.0
@@ -37,9 +38,9 @@ SCORES = {
 }
 PLAIN = ("MSE", "BCE")
 BETAS = {"L_F1": 1.0, "L_F0.5": 0.5, "L_F2": 2.0}
-# Equation 19 of the paper has the factor 2 where the root's derivative is 1/2, and so had the code.
+# Equation 19 of the paper, and its code, have the factor 2 where the root's derivative has 1/2.
 FACTORS = {"L_G": 4.0}
-LINEAR = {"L_A": "accuracy", "L_B": "balanced_accuracy"}  # slopes that no decision changes
+LINEAR = {"L_A": "accuracy", "L_B": "balanced_accuracy"}  # metrics with constant derivatives
 SETTINGS = {
     "model": "single-layer perceptron",
     "folds": FOLDS,
@@ -48,7 +49,7 @@ SETTINGS = {
     "scale": SCALE,
     "factors": FACTORS,
 }
-NUMBERS = 2**17  # of a block of rows: larger ones leave the cache, smaller ones are more calls
+NUMBERS = 2**17  # per block of rows: larger blocks leave the cache, smaller ones need more calls
 
 SHIFT = torch.tensor(-SCALE / 2, dtype=torch.float64)
 sigmoid_backward = torch.ops.aten.sigmoid_backward.grad_input
@@ -57,7 +58,7 @@ Folds = Sequence[tuple[Array, Array]]
 
 
 def paper_folds(y: Array) -> list[tuple[Array, Array]]:
-    """The ten stratified folds of the paper, as (training rows, test rows)."""
+    """The ten stratified folds of the paper, as pairs of training rows and test rows."""
     from sklearn.model_selection import StratifiedKFold
 
     split = StratifiedKFold(FOLDS, shuffle=True, random_state=SEED).split(np.zeros(len(y)), y)
@@ -65,7 +66,7 @@ def paper_folds(y: Array) -> list[tuple[Array, Array]]:
 
 
 def with_intercept(X: Array) -> Array:
-    """The rows with a column of ones before them."""
+    """The rows with a first column of ones."""
     return np.column_stack([np.ones(len(X)), X])
 
 
@@ -109,7 +110,7 @@ def test_scores(decisions: Sequence[Array], y: Array, folds: Folds) -> dict[str,
 def train(
     X: Array, y: Array, folds: Folds, rates: Mapping[str, float], epochs: int = EPOCHS
 ) -> dict[str, Array]:
-    """Weights of shape `(folds, columns)` per loss; `X` holds the intercept's column already."""
+    """Weights of shape `(folds, columns)` per loss; `X` includes the column of the intercept."""
     with one_thread(), torch.inference_mode():
         return next(islice(steps(X, y, folds, rates), epochs, None))
 
@@ -117,9 +118,9 @@ def train(
 def steps(
     X: Array, y: Array, folds: Folds, rates: Mapping[str, float]
 ) -> Iterator[dict[str, Array]]:
-    """The weights before the first step, after it, after the second one, and so on without end.
+    """Yield the weights before the first step, after it, after the second step, and so on.
 
-    The arrays are those that are trained: they change with the next step.
+    The iterator does not end, and each step changes the arrays that were yielded before.
     """
     unknown = [loss for loss in rates if loss not in LOSSES]
     if unknown or not rates:
@@ -141,7 +142,7 @@ def steps(
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """These products are small: a second thread would slow them down."""
+    """Limit PyTorch to one thread, because a second one slows down products this small."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -151,27 +152,27 @@ def one_thread() -> Iterator[None]:
 
 
 class _Block(NamedTuple):
-    """Some rows, the positives among them first, and whose training rows they are."""
+    """A block of rows, its positives first, and for which folds they are training rows."""
 
-    turned: Tensor  # (columns, rows)
+    transposed: Tensor  # (columns, rows)
     mask: Tensor  # (folds, rows): 1 for a training row of the fold, 0 for a test row
     positives: int
 
 
 def _blocks(X: Array, y: Array, mask: Array, models: int) -> Iterator[_Block]:
-    """The rows, positives first, in blocks whose numbers fit the cache."""
+    """The rows, positives first, in blocks that fit the cache."""
     order = np.argsort(-y, kind="stable")
     X, mask, positives = X[order], mask[:, order], int(y.sum())
     size = max(NUMBERS // models, 1)
     for start in range(0, len(X), size):
         part = slice(start, min(start + size, len(X)))
         split = min(max(positives, part.start), part.stop) - part.start
-        turned, here = (torch.from_numpy(x.copy()) for x in (X[part].T, mask[:, part]))
-        yield _Block(turned, here, split)
+        transposed, here = (torch.from_numpy(x.copy()) for x in (X[part].T, mask[:, part]))
+        yield _Block(transposed, here, split)
 
 
 class _Group(NamedTuple):
-    """Losses that stand together and are told by one metric; the factor of its slopes."""
+    """Adjacent losses that share one metric, and the factor of its derivatives."""
 
     part: slice
     metric: Metric
@@ -179,14 +180,15 @@ class _Group(NamedTuple):
 
 
 def _groups(losses: list[str]) -> Iterator[_Group]:
+    """The losses of AnyLoss by metric; those of F-beta share one metric with an array of betas."""
     shared = [loss for loss in losses if loss in BETAS]
     betas = np.array([[BETAS[loss]] for loss in shared])
 
     def fbeta(tp: Array, fn: Array, fp: Array, tn: Array) -> Array:
         return METRICS["fbeta"](tp, fn, fp, tn, beta=betas)
 
-    goals = [([loss], metric(name)) for loss, name in {**LINEAR, "L_G": "gmean"}.items()]
-    for names, chosen in (*goals, (shared, Metric("fbeta", fbeta))):
+    single = [([loss], metric(name)) for loss, name in {**LINEAR, "L_G": "gmean"}.items()]
+    for names, chosen in (*single, (shared, Metric("fbeta", fbeta))):
         if names and names[0] in losses:
             start = losses.index(names[0])
             factor = -SCALE * FACTORS.get(names[0], 1.0)
@@ -194,7 +196,7 @@ def _groups(losses: list[str]) -> Iterator[_Group]:
 
 
 class _Batch:
-    """The models of a data set: those of a loss stand together, one per fold."""
+    """The models of a data set, ordered by loss, with one model per fold."""
 
     def __init__(self, X: Array, y: Array, folds: Folds, losses: list[str]) -> None:
         mask = np.zeros((len(folds), len(y)))
@@ -204,57 +206,58 @@ class _Batch:
         self.blocks = list(_blocks(X, y, mask, models))
         numbers = models * max(block.mask.shape[1] for block in self.blocks)
         self.scratch = torch.empty(3, numbers, dtype=torch.float64)
-        # So many losses before those with a sigmoid, and before those of AnyLoss.
+        # The numbers of losses before those with a sigmoid, and before those of AnyLoss.
         self.mse, self.plain = (len({*names} & {*losses}) for names in (PLAIN[:1], PLAIN))
         self.positives, rows = mask @ y, mask.sum(1)
         self.negatives = rows - self.positives
-        # What a sum is worth: in the mean over rows for MSE and BCE, by the metric for the others.
-        self.worth = np.tile(1 / rows, (2, len(losses), 1))
+        # The factors of the two sums: 1 / rows for MSE and BCE, else the derivatives of the metric.
+        self.factors = np.tile(1 / rows, (2, len(losses), 1))
         groups = list(_groups(losses))
-        self._weigh(np.zeros((2, len(losses), self.folds)), groups)
-        self.moving = [group for group in groups if group.metric.name not in LINEAR.values()]
+        self._update_factors(np.zeros((2, len(losses), self.folds)), groups)
+        self.changing = [group for group in groups if group.metric.name not in LINEAR.values()]
 
     def gradient(self, weights: Tensor) -> Tensor:
         """The gradient of every model's loss, of the shape of the weights."""
-        pull = torch.zeros(2, *weights.T.shape, dtype=torch.float64)
+        sums = torch.zeros(2, *weights.T.shape, dtype=torch.float64)
         soft = torch.zeros(2, len(weights), dtype=torch.float64)
         first = self.plain * self.folds
         for block in self.blocks:
-            signal, decisions = self._signals(weights, block)  # in kept memory
+            signal, decisions = self._signals(weights, block)  # views of the scratch memory
             ends = 0, block.positives, signal.shape[1]
             for k in (0, 1):
                 part = slice(ends[k], ends[k + 1])
                 if part.start < part.stop:
-                    pull[k].addmm_(block.turned[:, part], signal[:, part].T)
+                    sums[k].addmm_(block.transposed[:, part], signal[:, part].T)
                     soft[k, first:] += decisions[:, part].sum(1)
-        self._weigh(soft.numpy().reshape(2, -1, self.folds), self.moving)
-        worth = torch.from_numpy(self.worth.reshape(2, 1, -1))
-        return torch.addcmul(worth[0] * pull[0], worth[1], pull[1]).T
+        self._update_factors(soft.numpy().reshape(2, -1, self.folds), self.changing)
+        factors = torch.from_numpy(self.factors.reshape(2, 1, -1))
+        return torch.addcmul(factors[0] * sums[0], factors[1], sums[1]).T
 
     def _signals(self, weights: Tensor, block: _Block) -> tuple[Tensor, Tensor]:
-        """What each row adds to the sums of each model, and AnyLoss's soft decisions."""
+        """The term of each row in the sums of each model, and AnyLoss's soft decisions."""
         shape = -1, self.folds, block.mask.shape[1]
         models, size = len(weights), block.mask.shape[1]
-        z, a, slope = (x[: models * size].view(shape) for x in self.scratch)
-        torch.mm(weights, block.turned, out=z.view(models, size))
+        z, a, derivative = (x[: models * size].view(shape) for x in self.scratch)
+        torch.mm(weights, block.transposed, out=z.view(models, size))
         split, mse, plain = block.positives, self.mse, self.plain
         z[mse:].sigmoid_()
-        z[:plain, :, :split] -= 1.0  # MSE's targets are +1 and -1, those of BCE 1 and 0
+        z[:plain, :, :split] -= 1.0  # the targets of MSE are +1 and -1, those of BCE 1 and 0
         z[:mse, :, split:] += 1.0
         z[:plain] *= block.mask
-        p, a, slope = z[plain:], a[plain:], slope[plain:]
+        p, a, derivative = z[plain:], a[plain:], derivative[plain:]
         torch.add(SHIFT, p, alpha=SCALE, out=a).sigmoid_()
-        # The slope of both sigmoids, p (1 - p) a (1 - a), and 0 for the test rows of a fold.
-        sigmoid_backward(block.mask.expand(p.shape), a, grad_input=slope)
-        sigmoid_backward(slope, p, grad_input=p)
+        # The derivative of both sigmoids, p (1 - p) a (1 - a), and 0 for the test rows of a fold.
+        sigmoid_backward(block.mask.expand(p.shape), a, grad_input=derivative)
+        sigmoid_backward(derivative, p, grad_input=p)
         a *= block.mask
         return z.view(models, size), a.view(-1, size)
 
     def _counts(self, soft: Array) -> Counts:
         return Counts(soft[0], self.positives - soft[0], soft[1], self.negatives - soft[1])
 
-    def _weigh(self, soft: Array, groups: list[_Group]) -> None:
-        """Write the slopes of the losses at these soft positives into `worth`."""
+    def _update_factors(self, soft: Array, groups: list[_Group]) -> None:
+        """Set the factors to the derivatives of the losses at these sums of soft decisions."""
         for part, chosen, factor in groups:
-            found = binary_slopes(self._counts(soft[:, part]), chosen, backend=NUMPY)
-            self.worth[0, part], self.worth[1, part] = factor * found.A, factor * found.B
+            found = binary_derivatives(self._counts(soft[:, part]), chosen, backend=NUMPY)
+            self.factors[0, part] = factor * found.d_positive
+            self.factors[1, part] = factor * found.d_negative

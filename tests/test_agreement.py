@@ -184,8 +184,12 @@ def test_the_value_and_the_gradient_are_those_of_the_closed_form(case, front_end
         z, y = (np.moveaxis(x, 1, axis) if x.ndim == 4 else x for x in (z, y))
     if not arguments.get("from_logits", True):
         z = 1 / (1 + np.exp(-z))
-    score, slope = anyloss.gradient(y, z.astype(float), metric, **{"from_logits": True} | arguments)
+    score, derivative = anyloss.gradient(
+        y, z.astype(float), metric, **{"from_logits": True} | arguments
+    )
     value, gradient = FRONT_ENDS[front_end](z, y, metric, arguments)
     assert value.dtype == gradient.dtype == dtype
     assert value == pytest.approx(1 - np.asarray(score), rel=0, abs=tolerance)
-    assert gradient == pytest.approx(-slope, rel=0, abs=tolerance * max(1e-2, abs(slope).max()))
+    assert gradient == pytest.approx(
+        -derivative, rel=0, abs=tolerance * max(1e-2, abs(derivative).max())
+    )

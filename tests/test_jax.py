@@ -33,10 +33,10 @@ def test_jit_and_vmap_give_the_plain_values():
 def test_vmap_over_models_gives_each_its_gradient():
     X = RNG.normal(size=(64, 3)).astype(np.float32)
     models = RNG.normal(size=(5, 3)).astype(np.float32)
-    slope = jax.grad(lambda w: any_loss(X @ w, Y))
-    together = jax.vmap(slope)(models)
+    gradient = jax.grad(lambda w: any_loss(X @ w, Y))
+    together = jax.vmap(gradient)(models)
     for k in range(5):
-        assert np.asarray(together[k]) == pytest.approx(np.asarray(slope(models[k])), abs=1e-6)
+        assert np.asarray(together[k]) == pytest.approx(np.asarray(gradient(models[k])), abs=1e-6)
 
 
 def test_the_hard_score_is_scikit_learns():
@@ -54,7 +54,7 @@ def test_the_mean_over_thresholds():
 
 
 @pytest.mark.parametrize("metric", ["f1", "mcc"])
-def test_rows_split_over_two_devices_give_the_loss_of_the_whole_batch(metric):
+def test_samples_split_over_two_devices_give_the_loss_of_the_whole_batch(metric):
     """Uneven parts of the positives: the mean of two part losses would be another number."""
     assert jax.device_count() >= 2
     rng, order = (
@@ -75,9 +75,9 @@ def test_rows_split_over_two_devices_give_the_loss_of_the_whole_batch(metric):
         out_specs=(P(), P()),
     )
     value, gradient = jax.jit(split)(w, X, y)
-    expected, slope = jax.value_and_grad(loss)(w, X, y)
+    expected, expected_gradient = jax.value_and_grad(loss)(w, X, y)
     assert value == pytest.approx(float(expected), abs=1e-6)
-    assert np.asarray(gradient) == pytest.approx(np.asarray(slope), abs=1e-6)
+    assert np.asarray(gradient) == pytest.approx(np.asarray(expected_gradient), abs=1e-6)
     halves = [float(loss(w, X[part], y[part])) for part in (slice(32), slice(32, 64))]
     assert abs(np.mean(halves) - float(expected)) > 0.01
 
@@ -102,9 +102,9 @@ def test_whole_samples_split_over_two_devices(average):
     )
     expected = np.asarray(loss(z, y, weight))
     assert np.asarray(jax.jit(split)(z, y, weight)) == pytest.approx(expected, abs=1e-6)
-    slope = jax.jit(jax.grad(lambda z: loss(z, y, weight).sum()))(z)
+    expected_gradient = jax.jit(jax.grad(lambda z: loss(z, y, weight).sum()))(z)
     found = jax.jit(jax.grad(lambda z: split(z, y, weight).sum()))(z)
-    assert np.asarray(found) == pytest.approx(np.asarray(slope), abs=1e-6)
+    assert np.asarray(found) == pytest.approx(np.asarray(expected_gradient), abs=1e-6)
 
 
 def test_bfloat16_is_counted_in_float32():
@@ -114,23 +114,23 @@ def test_bfloat16_is_counted_in_float32():
     half = jnp.asarray(Z, jnp.bfloat16)
     value, gradient = jax.value_and_grad(any_loss)(half, Y)
     wide = half.astype(jnp.float32)
-    expected, slope = jax.value_and_grad(any_loss)(wide, Y)
+    expected, expected_gradient = jax.value_and_grad(any_loss)(wide, Y)
     assert value.dtype == jnp.float32
     assert gradient.dtype == jnp.bfloat16
     assert value == pytest.approx(float(expected), abs=1e-6)
     rounded = np.asarray(gradient.astype(jnp.float32))
-    assert rounded == pytest.approx(np.asarray(slope), rel=2**-8)
+    assert rounded == pytest.approx(np.asarray(expected_gradient), rel=2**-8)
 
 
 @pytest.mark.slow("ten million rows")
-def test_ten_million_rows_are_summed_rightly():
+def test_ten_million_samples_are_summed_correctly():
     z = RNG.normal(size=10_000_000).astype(np.float32)
     y = (RNG.random(10_000_000) < 0.01).astype(np.int8)
     expected = anyloss.score(y, z, "f1", Uniform(), from_logits=True)
     assert jax.jit(soft_score)(z, y) == pytest.approx(expected, abs=1e-6)
 
 
-def test_a_sure_row_keeps_its_gradient_in_float32():
+def test_a_confident_sample_keeps_its_gradient_in_float32():
     z, y = jnp.array([12.0, -12.0, 0.0]), jnp.array([0, 1, 1])
     gradient = jax.grad(partial(any_loss, step=Amplified(73.0)))(z, y)
     expected = -anyloss.gradient(y, z, "f1", Amplified(73.0), from_logits=True)[1]
@@ -147,7 +147,7 @@ def test_a_batch_of_one_class_is_finite(y, metric):
         assert np.isfinite(gradient).all()
 
 
-def test_values_are_looked_at_outside_of_transformations_only():
+def test_values_are_checked_outside_of_transformations_only():
     wrong = np.full(64, 2)
     with pytest.raises(ValueError, match="labels must lie in"):
         any_loss(Z, wrong)
@@ -175,7 +175,7 @@ def test_values_are_looked_at_outside_of_transformations_only():
          ValueError, "finite"),
     ],
 )  # fmt: skip
-def test_bad_input_says_what_was_expected(logits, labels, arguments, error, match):
+def test_errors_name_what_was_expected(logits, labels, arguments, error, match):
     with pytest.raises(error, match=match):
         any_loss(logits, labels, **arguments)
 

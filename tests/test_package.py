@@ -2,8 +2,12 @@
 
 import importlib
 import inspect
+import re
+import shutil
 import subprocess
 import sys
+import tarfile
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -57,6 +61,42 @@ def test_the_wheel_carries_types_and_templates_but_no_papers_and_no_data(wheel):
     templates = {f"anyloss/report/templates/{x}" for x in ("page.html", "style.css")}
     assert others == templates
     assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"anyloss"}
+
+
+@pytest.mark.slow("builds the sdist")
+@pytest.mark.skipif(
+    not (shutil.which("git") and (ROOT / ".git").exists()), reason="needs a clone of the repository"
+)
+def test_the_sdist_holds_every_tracked_file(tmp_path):
+    """`make test-sdist` runs the tests from it."""
+    run(sys.executable, "-m", "build", "--sdist", "--no-isolation", "--outdir", str(tmp_path),
+        str(ROOT))  # fmt: skip
+    (path,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(path) as archive:
+        names = {x.name.split("/", 1)[1] for x in archive.getmembers() if x.isfile()}
+    tracked = run("git", "ls-files", "-z", cwd=ROOT).split("\0")
+    needed = {x for x in tracked if x and (ROOT / x).is_file()}
+    assert {x.split("/")[0] for x in needed - names} <= {".ci", ".github"}
+
+
+def versions(path):
+    """The versions that a file of constraints pins."""
+    lines = (ROOT / path).read_text().splitlines()
+    return dict(x.split("==") for x in lines if x and not x.startswith("#"))
+
+
+def test_the_constraints_agree_with_the_lower_bounds_of_the_package():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    requirements = project["dependencies"] + sum(project["optional-dependencies"].values(), [])
+    bounds = dict(x.split(">=") for x in requirements if ">=" in x)
+    oldest, newest = versions("constraints-oldest.txt"), versions("constraints.txt")
+    assert {"numpy", "scipy", "scikit-learn", "pandas", "lightgbm"} <= bounds.keys() & oldest.keys()
+    for name, bound in bounds.items():
+        lowest = [int(x) for x in bound.split(".")]
+        assert [int(x) for x in re.findall(r"\d+", newest[name])] >= lowest, name
+        if name in oldest and name != "torch":
+            pinned = [int(x) for x in oldest[name].split(".")]
+            assert pinned == lowest + [0] * (len(pinned) - len(lowest)), name
 
 
 @pytest.mark.slow("makes an environment")

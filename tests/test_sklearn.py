@@ -36,7 +36,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import anyloss
-from anyloss.recipe import finish, start
+from anyloss.recipe.numpy_models import finish, start
 from anyloss.recipe.folder import load_model, save_model
 from anyloss.sklearn import AnyLossClassifier
 from anyloss.tabular.encoder import for_tables
@@ -164,7 +164,7 @@ def test_two_positive_rows_are_enough_to_fit():
         ({"pos_label": 1}, np.arange(30) % 3, "pos_label=1 is for two classes; got 3"),
         ({"average": "mean"}, np.arange(30) % 2, "average must be one of"),
         ({"average": "multiclass"}, np.arange(30) % 3, "multiclass form"),
-        ({"hidden_layer_sizes": (0,)}, np.arange(30) % 2, "whole numbers above 0"),
+        ({"hidden_layer_sizes": (0,)}, np.arange(30) % 2, "must be positive integers"),
         ({"repeats": 0}, np.arange(30) % 2, "repeats must be"),
         ({"metric": "f1x"}, np.arange(30) % 2, "did you mean"),
         ({"metric": lambda tp, fn, fp, tn: float("nan")}, np.arange(30) % 2, "finite"),
@@ -220,7 +220,7 @@ def test_several_classes(hidden):
     p = model.predict_proba(X)
     np.testing.assert_allclose(p.sum(axis=1), 1)
     np.testing.assert_array_equal(model.classes_[p.argmax(axis=1)], model.predict(X))
-    with pytest.raises(ValueError, match=r"not there in fit: \['rose'\]"):
+    with pytest.raises(ValueError, match=r"not present in fit: \['rose'\]"):
         model.score(X[:1], ["rose"])
 
 
@@ -266,9 +266,9 @@ def test_several_labels_have_a_threshold_each():
     sparse = AnyLossClassifier("f1", random_state=0).fit(X[:330], csr_matrix(Y[:330]))
     np.testing.assert_array_equal(sparse.predict(X), model.predict(X))
     # What is subtracted from the biases of all started models is one threshold per label.
-    begun = start(X[:330], Y[:330], kind="multilabel")
-    ended = finish(begun, "f1", steps=1)
-    moved = begun.layers[-1] - ended.layers[-1][:10]
+    started = start(X[:330], Y[:330], task="multilabel")
+    ended = finish(started, "f1", steps=1)
+    moved = started.layers[-1] - ended.layers[-1][:10]
     np.testing.assert_allclose(moved, np.broadcast_to(moved[0], moved.shape), atol=1e-12)
     assert len(np.unique(moved[0])) == 5
 
@@ -300,7 +300,7 @@ def test_warm_start_goes_on_and_cold_does_not():
 def test_scoring_labels_it_does_not_know():
     X, y = hard_problem(100)
     model = AnyLossClassifier(max_iter=3).fit(X, y)
-    with pytest.raises(ValueError, match=r"not there in fit: \['0', '1'\]"):
+    with pytest.raises(ValueError, match=r"not present in fit: \['0', '1'\]"):
         model.score(X, y.astype(str))
     with pytest.raises(ValueError, match=r"shape of the predictions, \(100,\); got \(99,\)"):
         model.score(X, y[1:])

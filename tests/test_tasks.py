@@ -1,4 +1,4 @@
-"""What the shapes mean: the task and the class axis, said or read, in every front-end."""
+"""What the shapes mean: the task and the class axis, given or from the shapes, in every front-end."""
 
 import os
 
@@ -59,7 +59,7 @@ FRONT_ENDS = [
 
 
 @pytest.mark.parametrize("score", FRONT_ENDS)
-def test_masks_are_binary_if_that_is_said(score):
+def test_masks_are_binary_with_task_binary(score):
     expected = tm.binary_f1_score(torch.tensor(SCORES), torch.tensor(MASKS)).item()
     assert score(MASKS, SCORES, task="binary") == pytest.approx(expected, abs=1e-6)
     perfect = np.where(MASKS == 1, 9.0, -9.0)
@@ -91,7 +91,7 @@ def test_the_class_axis_may_lie_anywhere(score):
 
 @pytest.mark.parametrize("score", FRONT_ENDS)
 def test_one_decision_per_token(score):
-    """A batch of sequences (B, T): five labels per row, unless the task is said to be binary."""
+    """A batch of sequences (B, T): five labels per row, unless the task is binary."""
     y, z = MASKS[:, :, 0], SCORES[:, :, 0]
     expected = tm.binary_f1_score(torch.tensor(z).flatten(), torch.tensor(y).flatten()).item()
     assert score(y, z, task="binary") == pytest.approx(expected, abs=1e-6)
@@ -99,11 +99,9 @@ def test_one_decision_per_token(score):
     assert score(y, z) == pytest.approx(labels, abs=1e-6)
 
 
-def test_tokens_with_the_classes_last_are_told_what_to_write():
+def test_tokens_with_the_classes_last_raise_an_error_that_names_class_axis():
     z, y = torch.randn(2, 5, 7), torch.randint(0, 7, (2, 5))
-    with pytest.raises(
-        ValueError, match=r"class_axis=-1, or move them to axis 1.*movedim\(-1, 1\)"
-    ):
+    with pytest.raises(ValueError, match=r"class_axis=-1, or move it to axis 1.*movedim\(-1, 1\)"):
         AnyLoss("f1")(z, y)
     one, other = AnyLoss("f1", class_axis=-1)(z, y), AnyLoss("f1")(z.movedim(-1, 1), y)
     torch.testing.assert_close(one, other)
@@ -117,7 +115,7 @@ def test_tokens_with_the_classes_last_are_told_what_to_write():
         ((4, 1), (4, 1), {"task": "multiclass"}, "C > 1"),
         ((4, 3), (4,), {"task": "binary"}, "Class indices are for task='multiclass'"),
         ((4, 3), (4,), {"task": "multilabel"}, "labels must have the shape of the scores"),
-        ((4, 3), (4, 3), {"class_axis": 0}, "other than the first"),
+        ((4, 3), (4, 3), {"class_axis": 0}, "other than the first one"),
         ((4, 3), (4, 3), {"class_axis": 2}, "class_axis must be an axis"),
         ((4, 3), (4, 3), {"task": "labels"}, "task must be one of 'auto', 'binary'"),
         ((4, 3), (4, 3), {"zero_division": 0.5}, "zero_division must be one of"),

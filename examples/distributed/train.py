@@ -1,12 +1,12 @@
-"""Train for F1 from Parquet shards that need not fit into memory, and go on after a crash.
+"""Train for F1 from Parquet shards that need not fit into memory, and resume after a crash.
 
-    export TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1  # or a restart may find the addresses of the dead
+    export TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1  # or a restart may find outdated addresses
     torchrun --standalone --nproc-per-node=2 --max-restarts=9 train.py SHARDS CHECKPOINT
 
 SHARDS is a folder of Parquet files whose last column is the label, 0 or 1. Each process reads its
-own row groups, one at a time; the loss exchanges four numbers per step, so that it is the F1 of
-the rows of all. After each epoch the state goes to CHECKPOINT. When a process dies, torchrun
-starts all of them again, and they go on from there; on other machines, with
+own row groups, one at a time. The processes exchange four numbers per step, so that the loss is the
+F1 of all their samples. After each epoch the state is saved to CHECKPOINT. When a process dies,
+torchrun restarts all processes, and they continue from the checkpoint. On several machines, write
 `--nnodes=2 --rdzv-backend=c10d --rdzv-endpoint=HOST:PORT` instead of `--standalone`.
 """
 
@@ -53,10 +53,10 @@ def row_groups(folder: Path) -> list[RowGroup]:
 
 
 def batches(groups: list[RowGroup], size: int, epoch: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """This process's batches of an epoch, as many as every other process has.
+    """The batches of this process in an epoch, as many as every other process has.
 
-    A process that has read all its rows goes on with batches of no rows: the others need its
-    answer, and the loss does not mind.
+    A process that has read all its rows continues with empty batches, because the other processes
+    wait for its counts.
     """
     rank, ranks = dist.get_rank(), dist.get_world_size()
     order = random.Random(epoch).sample(groups, len(groups))
@@ -115,7 +115,7 @@ def train(arguments: argparse.Namespace) -> None:
 
 
 def save(state: dict, path: Path) -> None:
-    """Write beside the old file and swap, so that a crash leaves a whole one."""
+    """Write a new file and then replace the old one, so that a crash leaves a complete file."""
     fresh = path.with_suffix(".part")
     torch.save(state, fresh)
     fresh.replace(path)
@@ -124,12 +124,12 @@ def save(state: dict, path: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("shards", type=Path, help="a folder of Parquet files")
-    parser.add_argument("checkpoint", type=Path, help="where the state is kept")
+    parser.add_argument("checkpoint", type=Path, help="the file of the saved state")
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--batch", type=int, default=512, help="rows per process")
     parser.add_argument("--rate", type=float, default=0.01)
     parser.add_argument("--seed", type=int, default=0)
-    # A process that waits for a dead one gives up after this time, and torchrun starts all again.
+    # A process that waits for a dead one stops after this time, and torchrun restarts all of them.
     patience = timedelta(seconds=60)
     dist.init_process_group("gloo", timeout=patience)  # "nccl", and a device, on GPUs
     train(parser.parse_args())

@@ -1,12 +1,13 @@
 """Train for the metric you report: any metric of the confusion matrix as a differentiable loss.
 
-This package needs NumPy only. Front-ends are imported by name: `anyloss.torch`, ...
+`import anyloss` needs NumPy only. Import a front-end by its name: `anyloss.torch`, `anyloss.keras`,
+`anyloss.jax`, `anyloss.sklearn`, `anyloss.boosting`, `anyloss.tabular`.
 """
 
 from anyloss import steps
-from anyloss._core.counts import Counts, counts, score
+from anyloss._core.counts import Counts
 from anyloss._core.explain import explain
-from anyloss._core.gradient import gradient
+from anyloss._core.functions import counts, gradient, score
 from anyloss.metrics import METRICS, Metric, metric
 from anyloss.steps import scale_range
 from anyloss.thresholds import Threshold, best_threshold

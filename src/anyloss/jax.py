@@ -1,8 +1,8 @@
-"""The JAX front-end: pure functions in Optax's argument order, `(logits, labels)`.
+"""The JAX front-end: pure functions in the argument order of Optax, `(logits, labels)`.
 
-They keep no state and run under `jit`, `grad`, `vmap` and `shard_map`. Shapes and averages are
-those of `anyloss.torch`. Types and shapes are always checked; values (labels, weights, NaN) only
-outside of transformations and on the CPU, where looking at them costs no wait.
+They keep no state and run under `jit`, `grad`, `vmap` and `shard_map`. Types and shapes are always
+checked. Values (labels, weights, NaN) are checked outside of transformations and on the CPU only,
+where they are available without a wait.
 """
 
 from __future__ import annotations
@@ -22,22 +22,11 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from anyloss._core.backend import Backend
-from anyloss._core.counts import (
-    Counts,
-    averaged,
-    check_finite,
-    count,
-    cross_entropy_sums,
-    score_parts,
-    whole_score,
-)
-from anyloss._core.options import (
-    FunctionSettings,
-    Settings,
-    make_settings,
-    shows_options_of,
-)
-from anyloss._core.shapes import Rows, arrange, check_values, layout
+from anyloss._core.counts import Counts, count, cross_entropy_sums
+from anyloss._core.documents import inherits_sections
+from anyloss._core.options import FunctionSettings, Settings, make_settings, shows_options_of
+from anyloss._core.scoring import averaged, check_finite, score_parts, whole_score
+from anyloss._core.shapes import Samples, arrange, check_values, layout
 from anyloss.metrics import Metric, MetricSpec
 
 __all__ = ["any_loss", "score", "soft_score"]
@@ -66,105 +55,134 @@ BACKENDS = {np.dtype(dtype): _backend(dtype) for dtype in (np.float32, np.float6
 
 @shows_options_of(make_settings)
 def any_loss(
-    logits: ArrayLike,
-    labels: ArrayLike,
-    metric: MetricSpec | Metric = "f1",
-    *,
-    weight: ArrayLike | None = None,
-    axis_name: AxisName | None = None,
+    logits: ArrayLike, labels: ArrayLike, metric: MetricSpec | Metric = "f1", *,
+    weight: ArrayLike | None = None, axis_name: AxisName | None = None,
     **options: Unpack[FunctionSettings],
-) -> Array:
-    """One minus the soft metric: a scalar to minimise, or one loss per class with `average=None`.
+) -> Array:  # fmt: skip
+    """One minus a soft metric of the confusion matrix, a loss that trains for this metric.
+
+    `loss = 1 - metric(tp, fn, fp, tn) + cross_entropy * CE`, where CE is the mean cross-entropy.
+    The counts are soft: with the soft decisions `a = step(p)` and the labels `y`, they are
+    `tp = sum(y a)`, `fn = sum(y (1 - a))`, `fp = sum((1 - y) a)` and `tn = sum((1 - y) (1 - a))`.
+
+    A parameter of a metric, such as `beta=2` for `"fbeta"`, is a keyword argument as well.
+    Half-precision logits are counted in float32.
 
     Args:
-        logits: scores of shape `(n,)` or `(n, C, ...)`; probabilities with `from_logits=False`.
-            Half-precision scores are counted in float32.
-        labels: of the same shape, or class indices without the class axis.
-        metric: a name, a formula or a function of `tp, fn, fp, tn`.
-        weight: one per row, or of the labels' shape. Weight 2 is the row twice.
-        axis_name: inside `shard_map` (or `pmap`), the mesh axis over which the rows are split. The
-            counts are summed over it, so that every device gets the loss of the undivided batch.
-        step, threshold, thresholds, average, smooth, cross_entropy, from_logits, task, per_sample,
-            zero_division, soft_labels, ignore_index, validate: as in `anyloss.torch.AnyLoss`.
-        class_axis: the axis of the classes or labels; -1 for channels last. None is 1, and raises
-            where class indices would fit the last axis too.
-        alpha, beta, fn_cost, fp_cost: parameters of the metric; a function may have others.
+        logits (array): the scores: logits, or probabilities with `from_logits=False`.
+        labels (array): the labels.
+        axis_name (str or tuple of str, optional): the mesh axis over which the samples are split,
+            inside `shard_map` or `pmap`. The counts are summed over it, so that every device
+            computes the loss of the undivided batch.
 
-    >>> logits, labels = jnp.array([2.0, -1.0, 0.5, -2.0]), jnp.array([1, 0, 1, 0])
-    >>> print(round(any_loss(logits, labels, "f1").item(), 4))
-    0.2274
-    >>> gradient = jax.jit(jax.grad(any_loss))(logits, labels)
-    >>> bool(gradient[0] < 0 < gradient[1])
-    True
+    Shape:
+        - logits: `(n,)` or `(n, 1, ...)` for binary decisions (any shape with `task="binary"`),
+          `(n, C, ...)` for several classes or labels. Further axes, such as those of an image, are
+          counted as more samples.
+        - labels: the shape of the logits, or class indices without the class axis.
+        - weight: `(n,)` or the shape of the labels.
+        - output: a scalar, or `(C,)` with `average=None`.
+
+    Returns:
+        Array: the loss, a scalar, or one loss per class with `average=None`.
+
+    Raises:
+        TypeError: if an argument is unknown or has the wrong type.
+        ValueError: if an option has an invalid value, the shapes do not match or have two readings,
+            or the values are out of range (with `validate=True`).
+
+    Examples:
+        >>> logits, labels = jnp.array([2.0, -1.0, 0.5, -2.0]), jnp.array([1, 0, 1, 0])
+        >>> print(round(any_loss(logits, labels, "f1").item(), 4))
+        0.2274
+        >>> gradient = jax.jit(jax.grad(any_loss))(logits, labels)
+        >>> bool(gradient[0] < 0 < gradient[1])
+        True
+
+    References:
+        D. Han, N. Moniz and N. V. Chawla, "AnyLoss: Transforming Classification Metrics into Loss
+        Functions", KDD 2024.
+
+        N. Tsoi, K. Candon, D. Li, Y. Milkessa and M. Vázquez, "Bridging the Gap: Unifying the
+        Training and Evaluation of Neural Network Binary Classifiers", NeurIPS 2022.
     """
     settings = make_settings(metric, **options)
-    rows, checked = _rows(logits, labels, weight, settings)
-    loss = 1 - _mean_score(rows, checked, axis_name, settings)
+    samples, checked = _samples(logits, labels, weight, settings)
+    loss = 1 - _mean_score(samples, checked, axis_name, settings)
     if settings.cross_entropy:
-        sums = cross_entropy_sums(rows, settings.options.from_logits, BACKENDS[rows.scores.dtype])
+        backend = BACKENDS[samples.scores.dtype]
+        sums = cross_entropy_sums(samples, settings.options.from_logits, backend)
         total, whole = sums if axis_name is None else _sum(sums, axis_name)
-        mean = total / jnp.maximum(jax.lax.stop_gradient(whole), BACKENDS[rows.scores.dtype].tiny)
+        mean = total / jnp.maximum(jax.lax.stop_gradient(whole), backend.tiny)
         loss = loss + settings.cross_entropy * mean
     return loss
 
 
+@inherits_sections(any_loss)
 @shows_options_of(make_settings)
 def soft_score(
-    logits: ArrayLike,
-    labels: ArrayLike,
-    metric: MetricSpec | Metric = "f1",
-    *,
-    weight: ArrayLike | None = None,
-    axis_name: AxisName | None = None,
+    logits: ArrayLike, labels: ArrayLike, metric: MetricSpec | Metric = "f1", *,
+    weight: ArrayLike | None = None, axis_name: AxisName | None = None,
     **options: Unpack[FunctionSettings],
-) -> Array:
-    """The soft metric, which has a gradient; the arguments are those of `any_loss`.
+) -> Array:  # fmt: skip
+    """The metric of the soft decisions, `metric(tp, fn, fp, tn)` of soft counts.
 
-    >>> labels = jnp.array([1, 0, 1, 0])
-    >>> print(round(soft_score(jnp.array([2.0, -1.0, 0.5, -2.0]), labels, "f1").item(), 4))
-    0.7726
+    It is one minus `any_loss` without cross-entropy, and it has a gradient.
+
+    Returns:
+        Array: the score, a scalar, or one score per class with `average=None`.
+
+    Examples:
+        >>> labels = jnp.array([1, 0, 1, 0])
+        >>> print(round(soft_score(jnp.array([2.0, -1.0, 0.5, -2.0]), labels, "f1").item(), 4))
+        0.7726
     """
     settings = make_settings(metric, **options)
-    return _mean_score(*_rows(logits, labels, weight, settings), axis_name, settings)
+    return _mean_score(*_samples(logits, labels, weight, settings), axis_name, settings)
 
 
+@inherits_sections(any_loss)
 @shows_options_of(make_settings)
 def score(
-    logits: ArrayLike,
-    labels: ArrayLike,
-    metric: MetricSpec | Metric = "f1",
-    *,
-    weight: ArrayLike | None = None,
-    axis_name: AxisName | None = None,
+    logits: ArrayLike, labels: ArrayLike, metric: MetricSpec | Metric = "f1", *,
+    weight: ArrayLike | None = None, axis_name: AxisName | None = None,
     **options: Unpack[FunctionSettings],
-) -> Array:
-    """The true metric of the hard decisions; the arguments are those of `any_loss`.
+) -> Array:  # fmt: skip
+    """The metric of the hard decisions, `metric(tp, fn, fp, tn)` of hard counts.
 
-    >>> print(score(jnp.array([2.0, -1.0, 0.5, -2.0]), jnp.array([1, 0, 1, 1]), "recall").item())
-    0.6666666865348816
+    It equals scikit-learn's function of the same name (docs/metrics.md), and it has no gradient.
+
+    Returns:
+        Array: the score, a scalar, or one score per class with `average=None`.
+
+    Examples:
+        >>> logits, labels = jnp.array([2.0, -1.0, 0.5, -2.0]), jnp.array([1, 0, 1, 1])
+        >>> print(round(score(logits, labels, "recall").item(), 4))
+        0.6667
     """
     settings = make_settings(metric, **options)
-    return _mean_score(*_rows(logits, labels, weight, settings), axis_name, settings, hard=True)
+    return _mean_score(*_samples(logits, labels, weight, settings), axis_name, settings, hard=True)
 
 
 def _mean_score(
-    rows: Rows, checked: bool, axis_name: AxisName | None, settings: Settings, hard: bool = False
-) -> Array:
+    samples: Samples, checked: bool, axis_name: AxisName | None, settings: Settings,
+    hard: bool = False,
+) -> Array:  # fmt: skip
     """The mean over the steps of the score, soft or hard."""
-    lay, backend, scores = rows.layout, BACKENDS[rows.scores.dtype], []
+    lay, backend, scores = samples.layout, BACKENDS[samples.scores.dtype], []
     smooth = 0.0 if hard else settings.smooth
     for step in settings.steps:
-        step.check_dtype(str(rows.scores.dtype), backend.tiny)
-        cells = count(rows, step.hard() if hard else step, settings.options, backend)
+        step.check_dtype(str(samples.scores.dtype), backend.tiny)
+        counts = count(samples, step.hard() if hard else step, settings.options, backend)
         if axis_name is not None and not lay.per_sample:
-            cells = Counts(*_sum(tuple(cells), axis_name))
-        found = averaged(settings.metric, cells, lay, backend, smooth=smooth, hard=hard)
-        parts: tuple[Array, ...] = score_parts(found, cells, lay, backend, rows.sample_weight)
-        if axis_name is not None and lay.per_sample:  # a sample is on one device as a whole
+            counts = Counts(*_sum(tuple(counts), axis_name))
+        found = averaged(settings.metric, counts, lay, backend, smooth=smooth, hard=hard)
+        parts: tuple[Array, ...] = score_parts(found, counts, lay, backend, samples.sample_weight)
+        if axis_name is not None and lay.per_sample:  # each sample is on exactly one device
             parts = _sum(parts, axis_name)
         value = whole_score(parts[0], parts[1], lay, hard, backend)
         if checked:
-            check_finite(cells, [*cells] if hard else [value, *cells], settings.metric)
+            check_finite(counts, [*counts] if hard else [value, *counts], settings.metric)
         scores.append(value)
     return jnp.stack(scores).mean(axis=0)
 
@@ -174,10 +192,10 @@ def _sum(x: tuple[Array, ...], axis_name: AxisName) -> tuple[Array, ...]:
     return summed
 
 
-def _rows(
+def _samples(
     logits: ArrayLike, labels: ArrayLike, weight: ArrayLike | None, settings: Settings
-) -> tuple[Rows, bool]:
-    """The batch in three axes, and whether its values were looked at."""
+) -> tuple[Samples, bool]:
+    """The batch with three axes, and whether its values were checked."""
     options = settings.options
     z, y = _numbers("logits", logits), _numbers("labels", labels)
     if not jnp.issubdtype(z.dtype, jnp.floating):
@@ -187,11 +205,11 @@ def _rows(
     integer = jnp.issubdtype(y.dtype, jnp.integer)
     lay = layout(z.shape, y.shape, integer, options, settings.metric.has_own_form)
     w = None if weight is None else _numbers("weight", weight).astype(z.dtype)
-    checked = options.validate and all(map(_at_hand, (z, y, w)))
+    checked = options.validate and all(map(_is_concrete, (z, y, w)))
 
-    def check(given: Rows) -> None:
+    def check(given: Samples) -> None:
         z, y, w = (None if x is None else np.asarray(x) for x in given[:3])
-        check_values(Rows(z, y, w, given.layout), options.from_logits)
+        check_values(Samples(z, y, w, given.layout), options.from_logits)
 
     found = arrange(
         z,
@@ -217,8 +235,8 @@ def _numbers(name: str, given: ArrayLike) -> Array:
     return found
 
 
-def _at_hand(x: Array | None) -> bool:
-    """Whether the numbers can be looked at without a wait: no transformation, on the CPU."""
+def _is_concrete(x: Array | None) -> bool:
+    """Whether the values are available without a wait: no transformation, and on the CPU."""
     if x is None:
         return True
     return not isinstance(x, jax.core.Tracer) and {d.platform for d in x.devices()} == {"cpu"}

@@ -1,4 +1,4 @@
-"""A scikit-learn classifier that is fitted for the metric you name."""
+"""A scikit-learn classifier that is trained for a metric of the confusion matrix."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from threadpoolctl import threadpool_limits
 
 from anyloss._core.backend import Array
-from anyloss._core.counts import AVERAGES
+from anyloss._core.scoring import AVERAGES
 from anyloss._core.shapes import resolve_average
 from anyloss.metrics import Metric, MetricSpec
 from anyloss.metrics import metric as find_metric
-from anyloss.recipe import OnStep, fit, ignore, thinned, vote
+from anyloss.recipe import fit
 from anyloss.recipe.folder import (
     labels_from_json,
     labels_to_json,
@@ -33,57 +33,85 @@ from anyloss.recipe.folder import (
     save_model,
     unchanged_on_error,
 )
+from anyloss.recipe.folds import thinned
 from anyloss.recipe.networks import Layers, forward
-from anyloss.recipe.task import check_known, new_task, positive_class
-
+from anyloss.recipe.numpy_models import OnStep, no_callback
+from anyloss.recipe.target import check_known, decision_values, new_target, positive_class
 
 __all__ = ["AnyLossClassifier"]
 
 
 class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A linear model or a network, trained for a metric of the confusion matrix.
+    """A linear model or a network that is trained for a metric of the confusion matrix.
 
-    It starts from cross-entropy with the threshold that is best for the metric, refines that for
-    the metric itself, and lets the models of the inner folds vote (see `anyloss.recipe`). Columns
-    are standardised inside. Targets have two classes, several, or several labels per row (a matrix
-    of 0 and 1; each label then has a threshold of its own).
+    It starts from cross-entropy with the best threshold for the metric, refines this start for
+    `1 - metric` of the soft counts, and predicts by the mean probability of an ensemble over inner
+    folds (see `anyloss.recipe.skeleton`). Columns are standardised inside. The target has two
+    classes, several classes, or several labels per row (a matrix of 0 and 1; each label then has a
+    threshold of its own).
 
     `predict_proba` is centred so that 0.5 is the decision (for several classes: the highest). It is
     not calibrated: wrap the classifier in `CalibratedClassifierCV` where probabilities matter.
 
     Args:
-        metric: a name, a formula or a function of `tp, fn, fp, tn`.
-        hidden_layer_sizes: rectified units per hidden layer; none for a linear model.
-        average: over several classes or labels: "macro", "micro", "weighted", or "multiclass" for
-            a metric with a multiclass form. "auto": that form if the metric has one (accuracy, MCC,
-            kappa; as scikit-learn's functions), else "macro". Two classes: the metric of
-            `pos_label`, unless another average is named.
-        pos_label: the positive class of two, which metrics such as F1 are about. Default: the rarer
-            class in the training data (for equal numbers the second one); see `pos_label_`.
-        C: inverse strength of the L2 penalty of the start, as in `LogisticRegression`.
-        folds, repeats: inner folds, and how often they are drawn; up to two models of each vote.
-        max_iter: refining steps.
-        max_rows: the largest number of rows to fit on. From a larger table this many rows are
-            drawn, the rarer class first, and weighted to represent all; None for no limit. A model
-            of this size does not learn more from more rows, and fitting stays a matter of seconds.
-        early_stopping: stop refining when the soft score of the held-out rows has not risen for
-            `n_iter_no_change` steps, and keep the best.
-        warm_start: start from the models of the last `fit`, if they have the same shape.
-        random_state: seed of folds and networks; the same seed gives the same bits.
-        verbose: show a progress bar.
+        metric (str, callable or Metric): a name, a formula or a function of `tp, fn, fp, tn`.
+            Default: `"f1"`.
+        hidden_layer_sizes (sequence of int): the units of each hidden layer; none, the default, for
+            a linear model.
+        average (str): how several classes or labels are combined: `"macro"`, `"micro"`,
+            `"weighted"`, or `"multiclass"` for a metric with a multiclass form. `"auto"`, the
+            default, is the metric's own form if it has one (accuracy, MCC, kappa and others, as
+            in scikit-learn), else `"macro"`. For two classes it is the metric of `pos_label`.
+        pos_label (Any): the positive one of two classes. Default: the class that is rarer in the
+            training data (the second one if both are equally frequent); see `pos_label_`.
+        C (float): the inverse strength of the L2 penalty of the start, as in
+            `LogisticRegression`. Default: 1.
+        folds (int): the number of inner folds. Default: 5.
+        repeats (int): how often inner folds are drawn. Each fold gives up to two members of the
+            ensemble. Default: 2.
+        max_iter (int): the number of refining steps. Default: 300.
+        max_rows (int or None): the largest number of rows to fit on. From a larger table this
+            many rows are drawn, the rarer class first, and weighted to represent all. None means
+            no limit. Default: 100,000.
+        early_stopping (bool): whether to stop refining when the soft score of the held-out rows
+            has not risen for `n_iter_no_change` steps, and to keep the best. Default: False.
+        n_iter_no_change (int): the number of steps for `early_stopping`. Default: 20.
+        warm_start (bool): whether to start from the models of the last `fit`, if they have the
+            same shape. Default: False.
+        random_state (int, RandomState or None): the seed of folds and networks. The same seed
+            gives exactly the same model.
+        verbose (bool): whether to show a progress bar. Default: False.
 
-    After `fit`: `classes_`, `pos_label_` (None unless binary), `average_`, `layers_` (weights and
-    biases of all voting models in turn, for the columns as given), `n_iter_`, `history_` (mean soft
-    score per refining step), `hard_history_` (rows of a step and the metric of the decisions on
-    held-out rows before it), `start_score_` (cross-entropy with the tuned threshold, on held-out
-    rows: those the threshold was tuned on), `held_out_score_` (the vote on the same rows),
-    `n_features_in_`, `feature_names_in_`.
+    Attributes:
+        classes_ (array): the classes, or the numbers of the labels.
+        pos_label_ (Any): the positive class; None unless the task is binary.
+        task_ (str): `"binary"`, `"multilabel"` or `"multiclass"`.
+        average_ (str): the average that is used.
+        layers_ (list of array): the weights and biases of all members, for unscaled columns.
+        coef_ (array): the weights of a linear model.
+        n_iter_ (int): the number of refining steps.
+        history_ (array): the mean soft score before each refining step.
+        hard_history_ (array): rows of a step and the held-out metric before it.
+        start_score_ (float): the held-out metric of the start. The threshold was tuned on the
+            same rows, so it is optimistic.
+        held_out_score_ (float): the held-out metric of the ensemble, on the same rows.
+        n_features_in_ (int): the number of columns.
+        feature_names_in_ (array): their names, if `X` was a data frame.
 
-    >>> from sklearn.datasets import load_breast_cancer
-    >>> X, y = load_breast_cancer(return_X_y=True)
-    >>> model = AnyLossClassifier(metric="f1").fit(X, y)
-    >>> int(model.pos_label_), model.score(X, y) > 0.97
-    (0, True)
+    Shape:
+        - `X`: `(n, columns)`.
+        - `y`: `(n,)`, or `(n, labels)` for several labels.
+
+    Raises:
+        ValueError: by `fit`, if a parameter is out of range, `X` or `y` contain NaN, or `y` has
+            one class only.
+
+    Examples:
+        >>> from sklearn.datasets import load_breast_cancer
+        >>> X, y = load_breast_cancer(return_X_y=True)
+        >>> model = AnyLossClassifier(metric="f1").fit(X, y)
+        >>> int(model.pos_label_), model.score(X, y) > 0.97
+        (0, True)
     """
 
     _seed: int
@@ -131,9 +159,15 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return hasattr(self, "layers_")
 
     def fit(self, X: Array, y: Array, sample_weight: Array | None = None) -> Self:
-        """Fit to rows `X`, labels `y` and, if given, weights per row.
+        """Fit the classifier. If fitting fails or is interrupted, the object stays unchanged.
 
-        If that fails, or is stopped, everything is left as it was before.
+        Args:
+            X (array): the training rows.
+            y (array): their labels.
+            sample_weight (array, optional): one weight per row.
+
+        Returns:
+            self: the fitted classifier.
         """
         with unchanged_on_error(self):
             return self._fit(X, y, sample_weight)
@@ -152,25 +186,26 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             X, y, sample_weight = X[present], y[present], sample_weight[present]
         target = _read_target(y, self.metric, self.average, self.pos_label, sample_weight)
         labels = target["labels"]
-        begin = self._begin([X.shape[1], *hidden, labels.shape[1]])
-        # A warm start keeps the folds: other ones would judge models on rows they have seen.
+        initial = self._initial_layers([X.shape[1], *hidden, labels.shape[1]])
+        # A warm start keeps the folds; new folds would score models on rows that they have seen.
         fresh = check_random_state(self.random_state).randint(2**31)
-        seed: int = fresh if begin is None else self._seed
+        seed: int = fresh if initial is None else self._seed
         if self.max_rows is not None and len(X) > self.max_rows:
             rows, sample_weight = thinned(
-                labels, sample_weight, target["kind"], self.max_rows, seed
+                labels, sample_weight, target["task"], self.max_rows, seed
             )
             X, labels = X[rows], labels[rows]
         X, into_columns = _standardise(X, sample_weight)
         with _progress(self.verbose) as on_step, threadpool_limits(1, user_api="blas"):
             found = fit(
-                X, labels, self.metric, kind=target["kind"], average=target["average"],
+                X, labels, self.metric, task=target["task"], average=target["average"],
                 weight=sample_weight, hidden=hidden, C=self.C, folds=self.folds,
-                repeats=self.repeats, steps=self.max_iter, begin=begin, seed=seed, on_step=on_step,
+                repeats=self.repeats, steps=self.max_iter, initial=initial, seed=seed,
+                on_step=on_step,
                 patience=self.n_iter_no_change if self.early_stopping else None,
             )  # fmt: skip
         self.classes_, self.pos_label_ = target["classes"], target["positive"]
-        self.kind_, self.average_ = target["kind"], target["average"]
+        self.task_, self.average_ = target["task"], target["average"]
         self._seed = seed
         self._started = [x[: self.folds * self.repeats] for x in found.layers]
         self.layers_ = into_columns(found.layers)
@@ -180,7 +215,7 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def _check_parameters(self) -> tuple[int, ...]:
-        """Refuse what is out of range; the sizes of the hidden layers."""
+        """Check the ranges of all parameters; return the sizes of the hidden layers."""
         for name, kind, low in (
             ("C", Real, 0.0),
             ("folds", Integral, 1),
@@ -199,13 +234,13 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         sizes = tuple(sizes) if np.ndim(sizes) == 1 else (sizes,)
         if not all(isinstance(x, Integral) and int(x) > 0 for x in sizes):
             raise ValueError(
-                "hidden_layer_sizes must be whole numbers above 0, such as (8,) or (32, 16), or () "
+                "hidden_layer_sizes must be positive integers, such as (8,) or (32, 16), or () "
                 f"for a linear model; got {self.hidden_layer_sizes!r}"
             )
         return tuple(int(x) for x in sizes)
 
-    def _begin(self, sizes: list[int]) -> Layers | None:
-        """The started models of the last fit, if they are wanted and fit in."""
+    def _initial_layers(self, sizes: list[int]) -> Layers | None:
+        """The started members of the last fit, for a warm start of the same shape."""
         if not self.warm_start or not hasattr(self, "_started"):
             return None
         shapes = [x.shape for x in self._started]
@@ -215,73 +250,74 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @property
     def coef_(self) -> Array:
-        """The weights of a linear model: a row per voting model, and per class if there are more.
+        """The weights of a linear model: one row per member, and per class if there are several.
 
-        A network has none; see `layers_`.
+        A network has no `coef_`; see `layers_`.
         """
         if len(self.layers_) > 2:
             raise AttributeError("a network has no coef_; its weights are in layers_")
         weights = self.layers_[0].swapaxes(1, 2)
-        return weights[:, 0] if self.kind_ == "binary" else weights
+        return weights[:, 0] if self.task_ == "binary" else weights
 
     def _decide(self, X: Array) -> Array:
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
         with threadpool_limits(1, user_api="blas"):
-            return vote(forward(self.layers_, X)[-1], self.kind_)
+            return decision_values(forward(self.layers_, X)[-1], self.task_)
 
     def decision_function(self, X: Array) -> Array:
-        """The vote of the models, one column per class.
+        """The decision values of the ensemble.
 
-        Two classes: one number, above 0 for the second of `classes_`. Several labels: above 0 for
-        those that are predicted. Several classes: the highest is predicted.
+        Two classes: one number per row, above 0 for the second of `classes_`. Several labels: one
+        column per label, above 0 for those that are predicted. Several classes: one column per
+        class, of which the highest is predicted.
         """
-        votes = self._decide(X)
-        if self.kind_ == "multiclass" and votes.shape[1] == 2:
-            return votes[:, 1] - votes[:, 0]
-        if self.kind_ != "binary":
-            return votes
-        return votes[:, 0] if self.pos_label_ == self.classes_[1] else -votes[:, 0]
+        values = self._decide(X)
+        if self.task_ == "multiclass" and values.shape[1] == 2:
+            return values[:, 1] - values[:, 0]
+        if self.task_ != "binary":
+            return values
+        return values[:, 0] if self.pos_label_ == self.classes_[1] else -values[:, 0]
 
     def predict(self, X: Array) -> Array:
-        """The class of each row; for several labels a matrix of 0 and 1."""
+        """The predicted class of each row; for several labels a matrix of 0 and 1."""
         decision = self.decision_function(X)
-        if self.kind_ == "multilabel":
+        if self.task_ == "multilabel":
             return (decision > 0).astype(int)
         if decision.ndim == 1:
             return self.classes_[(decision > 0).astype(int)]
         return self.classes_[decision.argmax(axis=1)]
 
     def predict_proba(self, X: Array) -> Array:
-        """The vote as numbers from 0 to 1, one column per class; 0.5 decides. Not calibrated."""
+        """The decision values moved to 0 .. 1, one column per class; they are not calibrated."""
         check_is_fitted(self)
-        if self.kind_ == "multiclass":
+        if self.task_ == "multiclass":
             return self._decide(X)
         decision = self.decision_function(X)
         second = (1 + decision) / 2
-        return second if self.kind_ == "multilabel" else np.column_stack([1 - second, second])
+        return second if self.task_ == "multilabel" else np.column_stack([1 - second, second])
 
     def score(self, X: Array, y: Array, sample_weight: Array | None = None) -> float:
-        """The metric this classifier is trained for, of its decisions on `X`."""
+        """The metric of the predictions for `X`."""
         decision = self._decide(X)
         y = y.toarray() if issparse(y) else np.asarray(y)
-        wanted = decision.shape if self.kind_ == "multilabel" else decision.shape[:1]
+        wanted = decision.shape if self.task_ == "multilabel" else decision.shape[:1]
         if y.shape != wanted and (y.ndim != 2 or y.shape[1] != 1 or y.size != wanted[0]):
             raise ValueError(f"y must have the shape of the predictions, {wanted}; got {y.shape}")
         labels = y
-        if self.kind_ == "multilabel" and not np.isin(y, (0, 1)).all():
+        if self.task_ == "multilabel" and not np.isin(y, (0, 1)).all():
             raise ValueError(f"y must hold 0 and 1, one column per label; got {np.unique(y)[:5]}")
-        if self.kind_ != "multilabel":
+        if self.task_ != "multilabel":
             labels = y.reshape(-1, 1) == self.classes_
             if not labels.any(axis=1).all():
                 check_known(y, self.classes_)
-        if self.kind_ == "binary":
+        if self.task_ == "binary":
             labels = labels[:, self.classes_ == self.pos_label_]
-        task = new_task(labels, self.metric, self.kind_, self.average_, sample_weight)
-        return task.score(decision)
+        target = new_target(labels, self.metric, self.task_, self.average_, sample_weight)
+        return target.score(decision)
 
     def save(self, path: Path | str) -> None:
-        """Write the fitted model to a folder of JSON and safetensors; no pickle."""
+        """Write the fitted model to a folder of JSON and safetensors files."""
         check_is_fitted(self)
         parameters = self.get_params() | {"metric": metric_to_json(self.metric)}
         parameters["hidden_layer_sizes"] = list(self._check_parameters())
@@ -294,7 +330,7 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             "positive": None
             if self.pos_label_ is None
             else int(np.flatnonzero(self.classes_ == self.pos_label_)[0]),
-            "task": {"kind": self.kind_, "average": self.average_},
+            "task": {"name": self.task_, "average": self.average_},
             "scores": {"start": self.start_score_, "held_out": self.held_out_score_},
             "columns": list(getattr(self, "feature_names_in_", [])) or None,
         }
@@ -314,7 +350,7 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             model.classes_ = labels_from_json(stored["classes"])
             positive = stored["positive"]
             model.pos_label_ = None if positive is None else model.classes_[positive]
-            model.kind_, model.average_ = stored["task"]["kind"], stored["task"]["average"]
+            model.task_, model.average_ = stored["task"]["name"], stored["task"]["average"]
             model.start_score_ = stored["scores"]["start"]
             model.held_out_score_ = stored["scores"]["held_out"]
             model.history_ = arrays.pop("history")
@@ -332,45 +368,45 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 def _read_target(
     y: Array, metric: MetricSpec | Metric, average: str, pos_label: Any, weight: Array | None
 ) -> dict[str, Any]:
-    """Labels in 0 and 1 `(rows, columns)`, and what they mean."""
+    """Labels of 0 and 1 `(rows, columns)`, the task, the average and the classes."""
     y = y.toarray() if issparse(y) else y
     if y.ndim == 2 and y.shape[1] == 1:
         y = column_or_1d(y, warn=True)
     if y.ndim == 2:
         if not np.isin(y, (0, 1)).all():
             raise ValueError(
-                "a matrix of targets must hold 0 and 1, one column per label; got "
+                "a target matrix must hold 0 and 1, one column per label; got "
                 f"{type_of_target(y)}, such as {np.unique(y)[:5].tolist()}"
             )
-        kind, classes, labels = "multilabel", np.arange(y.shape[1]), y
+        task, classes, labels = "multilabel", np.arange(y.shape[1]), y
     else:
         classes, index = np.unique(y, return_inverse=True)
         if len(classes) < 2:
             raise ValueError(
-                "AnyLossClassifier needs rows of two classes (with a weight above 0); got one "
+                "AnyLossClassifier needs rows of two classes (of weight above 0); got one "
                 f"class, {classes.tolist()}"
             )
-        kind = "binary" if len(classes) == 2 and average in ("auto", "binary") else "multiclass"
+        task = "binary" if len(classes) == 2 and average in ("auto", "binary") else "multiclass"
         labels = index[:, None] == np.arange(len(classes))
-    if kind != "binary" and (average == "binary" or pos_label is not None):
-        if kind == "multiclass" and len(classes) == 2:
+    if task != "binary" and (average == "binary" or pos_label is not None):
+        if task == "multiclass" and len(classes) == 2:
             raise ValueError(
-                f"average={average!r} is over both classes and takes no pos_label; set one of the "
-                "two"
+                f"average={average!r} is a mean over both classes and has no pos_label; pass one "
+                "of the two"
             )
         given = "average='binary'" if average == "binary" else f"pos_label={pos_label!r}"
         raise ValueError(
-            f"{given} is for two classes; got {len(classes)} ({kind}), such as "
-            f"{classes[:3].tolist()}. Choose an average such as 'macro', and no pos_label"
+            f"{given} is for two classes; got {len(classes)} ({task}), such as "
+            f"{classes[:3].tolist()}. Use an average such as 'macro' without pos_label"
         )
     positive = None
-    if kind == "binary":
+    if task == "binary":
         k = positive_class(classes, index, pos_label, weight)
         positive, labels = classes[k], labels[:, [k]]
     own_form = find_metric(metric).has_own_form
     return {
-        "kind": kind,
-        "average": resolve_average(average, kind, len(classes), own_form),
+        "task": task,
+        "average": resolve_average(average, task, len(classes), own_form),
         "classes": classes,
         "positive": positive,
         "labels": labels.astype(float),
@@ -378,10 +414,10 @@ def _read_target(
 
 
 def _standardise(X: Array, weight: Array | None) -> tuple[Array, Callable[[Layers], Layers]]:
-    """Columns of mean 0 and deviation 1, and how layers for them become layers for `X`."""
+    """Standardised columns, and a function that adapts layers for them to `X` itself."""
     peak = np.abs(X).max(axis=0)
     peak[peak == 0] = 1.0
-    X = X / peak  # columns of any unit, without overflow on the way
+    X = X / peak  # so that squares of large numbers do not overflow
     mean = np.average(X, axis=0, weights=weight)
     scale = np.sqrt(np.average((X - mean) ** 2, axis=0, weights=weight))
     scale[scale < 10 * np.finfo(float).eps] = 1.0  # constant but for rounding
@@ -396,21 +432,21 @@ def _standardise(X: Array, weight: Array | None) -> tuple[Array, Callable[[Layer
 
 @contextmanager
 def _hint_for_text() -> Iterator[None]:
-    """Where columns of text are taken."""
+    """Add to errors about text the estimator that accepts it."""
     try:
         yield
     except ValueError as error:
         if "could not convert string" not in str(error):
             raise
-        hint = "fit anyloss.tabular.for_tables(AnyLossClassifier(...)) to columns of text"
+        hint = "for columns of text use anyloss.tabular.for_tables(AnyLossClassifier(...))"
         raise ValueError(f"{error}; {hint}") from None
 
 
 @contextmanager
 def _progress(verbose: bool) -> Iterator[OnStep]:
-    """The callback of each step: one that does nothing, or a progress bar."""
+    """The callback of each step: a progress bar if `verbose`."""
     if not verbose:
-        yield ignore
+        yield no_callback
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn

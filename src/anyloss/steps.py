@@ -1,9 +1,9 @@
-"""Steps: soft stand-ins for "is the probability above the threshold?".
+"""Steps: smooth approximations of "is the probability above the threshold?".
 
-A step is the CDF of a random threshold: its value lies in [0, 1], its slope is the density. It
-takes the pair `(p, 1 - p)`, both computed from the logit, and gives the pair `(a, 1 - a)`: neither
-is ever a subtraction that loses the digits of a sure row. `LogitSigmoid` works on the logit and
-takes `(z, -z)`.
+A step is the CDF of a random threshold, and its derivative is the density of the threshold. It
+takes the pair `(p, 1 - p)`, both computed from the logit, and returns the pair `(a, 1 - a)`. No
+number of these pairs is a subtraction that loses the digits of a confident prediction.
+`LogitSigmoid` takes the logit, as the pair `(z, -z)`.
 
 >>> import numpy as np
 >>> Amplified(scale=10.0).value(np.array([0.1, 0.5, 0.9])).round(3).tolist()
@@ -13,22 +13,13 @@ takes `(z, -z)`.
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import ClassVar, Self, TypeVar
+from dataclasses import dataclass
+from typing import ClassVar
 
-import numpy as np
-
-from anyloss._core.backend import (
-    NUMPY,
-    Array,
-    Backend,
-    mirrored_sigmoid,
-    mirrored_softmax,
-    softmax_back,
-    top,
-)
+from anyloss._core.backend import Array, Backend, mirrored_sigmoid, mirrored_softmax, softmax_back
+from anyloss._core.step import Hard, Step, register
+from anyloss._core.step import require as _require
+from anyloss._core.step import require_threshold as _require_threshold
 
 __all__ = [
     "Amplified",
@@ -44,126 +35,42 @@ __all__ = [
 SIGNIFICAND_BITS = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8}
 
 
-StepClass = TypeVar("StepClass", bound="Step")
-
-
-class Step(ABC):
-    """What all steps share. A step defines `both` (value and mirror) and `density` (slope)."""
-
-    on_logit: ClassVar[bool] = False  # whether the pair is (z, -z) instead of (p, 1 - p)
-
-    @property
-    def is_identity(self) -> bool:
-        """Whether the soft decision is the probability itself."""
-        return False
-
-    @abstractmethod
-    def both(self, p: Array, q: Array, backend: Backend) -> tuple[Array, Array]:
-        """The soft decision and its mirror `1 - a`, from the pair `p, q = 1 - p`."""
-
-    @abstractmethod
-    def density(self, p: Array, q: Array, backend: Backend) -> Array:
-        """The derivative of the soft decision: the density of the random threshold."""
-
-    def multiclass(self, p: Array, q: Array, backend: Backend) -> tuple[Array, Array]:
-        """The soft decisions over the last axis and their mirrors, from class probabilities."""
-        raise ValueError(
-            "several classes take Uniform(), Amplified or Hard, each at threshold 0.5; "
-            f"got {self!r}"
-        )
-
-    def multiclass_back(self, g: Array, p: Array, q: Array, backend: Backend) -> Array:
-        """The gradient `g` of the soft multiclass decisions, carried back to the probabilities."""
-        return g  # right for a step that takes the probabilities as they are
-
-    def value(self, p: Array) -> Array:
-        """The soft decision for NumPy probabilities (for `LogitSigmoid`: logits)."""
-        return self.both(*self._pair(p), NUMPY)[0]
-
-    def mirror(self, p: Array) -> Array:
-        """One minus the soft decision, without the subtraction."""
-        return self.both(*self._pair(p), NUMPY)[1]
-
-    def slope(self, p: Array) -> Array:
-        """The slope for NumPy probabilities (for `LogitSigmoid`: logits)."""
-        return self.density(*self._pair(p), NUMPY)
-
-    def _pair(self, p: Array) -> tuple[Array, Array]:
-        p = np.asarray(p, dtype=float)
-        return p, -p if self.on_logit else 1 - p
-
-    def hard(self) -> Hard:
-        """The decision that this step stands for."""
-        return Hard(getattr(self, "threshold", 0.5))
-
-    def at(self, threshold: float) -> Self:
-        """The same step at another threshold."""
-        if not hasattr(self, "threshold"):
-            raise ValueError(f"{self!r} has no threshold to move; use a step that has one")
-        return replace(self, threshold=threshold)  # type: ignore[type-var]
-
-    def scale_limit(self, tiny: float) -> float:
-        """The largest scale at which a sure row keeps a slope above `tiny`."""
-        return math.inf
-
-    def check_dtype(self, dtype: str, tiny: float) -> None:
-        """Refuse a step whose slope is lost in the given float type."""
-        scale, limit = getattr(self, "scale", 0.0), self.scale_limit(tiny)
-        if scale > limit:
-            raise ValueError(
-                f"scale must be at most {limit:.1f} for {dtype}, or the slope of a sure row is "
-                f"lost; got {self!r}"
-            )
-
-
-STEPS: dict[str, type[Step]] = {}  # by name, as they are saved with a model
-
-
-def register(kind: type[StepClass]) -> type[StepClass]:
-    """Make a step known by its name, so that what uses it can be saved and loaded.
-
-    A step is a frozen dataclass that defines `both` and `density`, and `multiclass` and
-    `multiclass_back` if it has a form for several classes.
-
-    >>> STEPS["Amplified"](10.0)
-    Amplified(scale=10.0, threshold=0.5)
-    """
-    STEPS[kind.__name__] = kind
-    return kind
-
-
-def _require(inside: Callable[[float], bool], name: str, expected: str, got: object) -> None:
-    if not isinstance(got, int | float | np.number):
-        raise TypeError(f"{name} must be a number, {expected}; got {got!r}")
-    if not inside(float(got)):
-        raise ValueError(f"{name} must be {expected}; got {got!r}")
-
-
-def _require_threshold(threshold: float) -> None:
-    _require(lambda x: 0 < x < 1, "threshold", "strictly between 0 and 1", threshold)
-
-
 def _above(p: Array, q: Array, threshold: float) -> Array:
-    """`p - threshold`, accurate at both ends."""
+    """`p - threshold`, accurate near 0 and 1."""
     return (1 - threshold) * p - threshold * q
-
-
-def check_step(step: Step) -> None:
-    """Refuse what is not a step, a number or the class of one for instance."""
-    if not isinstance(step, Step):
-        given = f"the class {step.__name__}" if isinstance(step, type) else type(step).__name__
-        raise TypeError(f"step must be one of anyloss.steps; got {given}")
 
 
 @register
 @dataclass(frozen=True)
 class Amplified(Step):
-    """AnyLoss's approximation, also the sigmoid Heaviside: `sigmoid(scale (p - threshold))`.
+    """The sigmoid of AnyLoss, `a = sigmoid(scale (p - threshold))`.
 
-    The papers take scale 73 (AnyLoss) and 10 (Bridging the Gap).
+    A larger scale is closer to the hard decision and has smaller gradients away from the threshold.
+    The plain formula is rounded to 1 for confident predictions and has no gradient there (see
+    `scale_range`); this implementation keeps the gradient. For several classes the soft decision is
+    `softmax((scale/2 + ln(C-1)) p)` over the `C` class probabilities, at threshold 0.5 only. For
+    two classes it equals the binary step.
 
-    >>> bool(Amplified(73.0).mirror(1.0) > 0)  # the plain formula gives 0 in float32
-    True
+    Args:
+        scale (float): above 0. AnyLoss uses 73, and Bridging the Gap uses 10. Default: 73.
+        threshold (float): strictly between 0 and 1. Default: 0.5.
+
+    Raises:
+        ValueError: if an argument is out of range.
+        TypeError: if an argument is not a number.
+
+    Examples:
+        >>> Amplified(scale=10.0).value([0.1, 0.5, 0.9]).round(3).tolist()
+        [0.018, 0.5, 0.982]
+        >>> bool(Amplified(73.0).mirror(1.0) > 0)  # the plain formula gives 0
+        True
+
+    References:
+        D. Han, N. Moniz and N. V. Chawla, "AnyLoss: Transforming Classification Metrics into Loss
+        Functions", KDD 2024, equation 1.
+
+        N. Tsoi, K. Candon, D. Li, Y. Milkessa and M. Vázquez, "Bridging the Gap: Unifying the
+        Training and Evaluation of Neural Network Binary Classifiers", NeurIPS 2022.
     """
 
     scale: float = 73.0
@@ -190,7 +97,7 @@ class Amplified(Step):
         return self._class_scale(p) * softmax_back(g, a, backend)
 
     def _class_scale(self, p: Array) -> float:
-        # The logarithm makes a sure row count as sure for any number of classes.
+        # With the logarithm, the decision of p = 1 does not depend on the number of classes.
         return self.scale / 2 + math.log(max(p.shape[-1] - 1, 1))
 
     def scale_limit(self, tiny: float) -> float:
@@ -200,12 +107,28 @@ class Amplified(Step):
 @register
 @dataclass(frozen=True)
 class Linear(Step):
-    """The five-point linear Heaviside of Bridging the Gap, through (0, 0), (t, 1/2) and (1, 1).
+    """The piecewise linear step of Bridging the Gap, through (0, 0), (t, 1/2) and (1, 1).
 
-    Flat but never level outside `t -+ m/2`, `m = min(t, 1 - t)`: every row keeps a gradient.
+    With the threshold `t` and `m = min(t, 1 - t)`, the derivative is `(1 - 2 delta) / m` between
+    `t - m/2` and `t + m/2`, `delta / (t - m/2)` below and `delta / (1 - t - m/2)` above. It is
+    nowhere 0, so that every sample has a gradient.
 
-    >>> Linear(delta=0.2).value([0.25, 0.5, 0.75]).tolist()
-    [0.2, 0.5, 0.8]
+    Args:
+        delta (float): the soft decision at `t - m/2`, strictly between 0 and 0.5. Default: 0.2, as
+            in the authors' code.
+        threshold (float): `t`, strictly between 0 and 1. Default: 0.5.
+
+    Raises:
+        ValueError: if an argument is out of range.
+        TypeError: if an argument is not a number.
+
+    Examples:
+        >>> Linear(delta=0.2).value([0.25, 0.5, 0.75]).tolist()
+        [0.2, 0.5, 0.8]
+
+    References:
+        N. Tsoi, K. Candon, D. Li, Y. Milkessa and M. Vázquez, "Bridging the Gap: Unifying the
+        Training and Evaluation of Neural Network Binary Classifiers", NeurIPS 2022, equation 5.
     """
 
     delta: float = 0.2
@@ -215,8 +138,8 @@ class Linear(Step):
         _require(lambda x: 0 < x < 0.5, "delta", "strictly between 0 and 0.5", self.delta)
         _require_threshold(self.threshold)
 
-    def slopes(self) -> tuple[float, float, float]:
-        """The slopes of the three segments, from left to right."""
+    def derivatives(self) -> tuple[float, float, float]:
+        """The derivatives of the three segments, from left to right."""
         t, m = self.threshold, min(self.threshold, 1 - self.threshold)
         return self.delta / (t - m / 2), (1 - 2 * self.delta) / m, self.delta / (1 - t - m / 2)
 
@@ -225,7 +148,7 @@ class Linear(Step):
         return above < -m / 2, above > m / 2, above
 
     def both(self, p: Array, q: Array, backend: Backend) -> tuple[Array, Array]:
-        left, middle, right = self.slopes()
+        left, middle, right = self.derivatives()
         is_left, is_right, above = self._segments(p, q)
         inner = 0.5 + middle * above
         a = backend.where(is_left, left * p, backend.where(is_right, 1 - right * q, inner))
@@ -233,7 +156,7 @@ class Linear(Step):
         return a, b
 
     def density(self, p: Array, q: Array, backend: Backend) -> Array:
-        left, middle, right = self.slopes()
+        left, middle, right = self.derivatives()
         is_left, is_right, above = self._segments(p, q)
         flat = above * 0.0
         return backend.where(
@@ -244,10 +167,26 @@ class Linear(Step):
 @register
 @dataclass(frozen=True)
 class RaisedCosine(Step):
-    """SOL's raised cosine: the threshold is random within `threshold -+ delta`.
+    """The step of a threshold with a raised cosine density within `threshold -+ delta`.
 
-    >>> RaisedCosine(delta=0.1).value([0.45, 0.55]).round(7).tolist()
-    [0.0908451, 0.9091549]
+    With `x = (p - threshold) / delta` the soft decision is `(1 + x + sin(pi x) / pi) / 2` for
+    `-1 < x < 1`, 0 below and 1 above. Samples outside of this range have no gradient.
+
+    Args:
+        delta (float): half the width, above 0 and at most 1. Default: 0.1.
+        threshold (float): strictly between 0 and 1. Default: 0.5.
+
+    Raises:
+        ValueError: if an argument is out of range.
+        TypeError: if an argument is not a number.
+
+    Examples:
+        >>> RaisedCosine(delta=0.1).value([0.45, 0.55]).round(7).tolist()
+        [0.0908451, 0.9091549]
+
+    References:
+        F. Marchetti, S. Guastavino, M. Piana and C. Campi, "Score-Oriented Loss (SOL) functions",
+        Pattern Recognition 132, 2022.
     """
 
     delta: float = 0.1
@@ -277,19 +216,36 @@ class RaisedCosine(Step):
 @register
 @dataclass(frozen=True)
 class Uniform(Step):
-    """A threshold that is equally likely everywhere; at 0.5 the soft decision is the probability.
+    """The step of a uniform threshold; `Uniform()`, the default step, is the probability itself.
 
-    F1 under `Uniform()` is the soft Dice of segmentation. At another threshold `t` it is straight
-    below and above: half of the random thresholds lie on either side of `t`, so that the decision
-    runs through (0, 0), (t, 1/2) and (1, 1). With `delta` the threshold is uniform within
-    `threshold -+ delta`, as in SOL.
+    F1 under `Uniform()` is the soft Dice of image segmentation. At another threshold `t` the soft
+    decision is linear below and above `t`, through (0, 0), (t, 1/2) and (1, 1). With `delta` the
+    threshold is uniform within `threshold -+ delta`, and samples outside of this range have no
+    gradient. For several classes the step must be `Uniform()`.
 
-    >>> Uniform().value([0.1, 0.7]).tolist()
-    [0.1, 0.7]
-    >>> Uniform(threshold=0.2).value([0.0, 0.1, 0.2, 0.6, 1.0]).tolist()
-    [0.0, 0.25, 0.5, 0.75, 1.0]
-    >>> Uniform(delta=0.1).value([0.3, 0.5, 0.55]).round(2).tolist()
-    [0.0, 0.5, 0.75]
+    Args:
+        delta (float, optional): half the width, above 0 and at most 1. Default: None, for the whole
+            range from 0 to 1.
+        threshold (float): strictly between 0 and 1. Default: 0.5.
+
+    Raises:
+        ValueError: if an argument is out of range.
+        TypeError: if an argument is not a number.
+
+    Examples:
+        >>> Uniform().value([0.1, 0.7]).tolist()
+        [0.1, 0.7]
+        >>> Uniform(threshold=0.2).value([0.0, 0.1, 0.2, 0.6, 1.0]).tolist()
+        [0.0, 0.25, 0.5, 0.75, 1.0]
+        >>> Uniform(delta=0.1).value([0.3, 0.5, 0.55]).round(2).tolist()
+        [0.0, 0.5, 0.75]
+
+    References:
+        F. Marchetti, S. Guastavino, M. Piana and C. Campi, "Score-Oriented Loss (SOL) functions",
+        Pattern Recognition 132, 2022.
+
+        F. Milletari, N. Navab and S.-A. Ahmadi, "V-Net: Fully Convolutional Neural Networks for
+        Volumetric Medical Image Segmentation", 3DV 2016, for the soft Dice.
     """
 
     delta: float | None = None
@@ -336,10 +292,26 @@ class Uniform(Step):
 @register
 @dataclass(frozen=True)
 class LogitSigmoid(Step):
-    """sigmoidF1: `sigmoid(scale (z + offset))` of the logit `z`; with the defaults `a = p`.
+    """The step of sigmoidF1 on the logit `z`, `a = sigmoid(scale (z + offset))`.
 
-    >>> LogitSigmoid(scale=2.0, offset=1.0).value([-1.0]).tolist()
-    [0.5]
+    With the default arguments the soft decision is the probability. The hard decision that the step
+    approximates is `z > -offset`.
+
+    Args:
+        scale (float): above 0. Default: 1.
+        offset (float): between -15 and 15. Default: 0.
+
+    Raises:
+        ValueError: if an argument is out of range.
+        TypeError: if an argument is not a number.
+
+    Examples:
+        >>> LogitSigmoid(scale=2.0, offset=1.0).value([-1.0]).tolist()
+        [0.5]
+
+    References:
+        G. Bénédict, V. Koops, D. Odijk and M. de Rijke, "sigmoidF1: A Smooth F1 Score Surrogate
+        Loss for Multilabel Classification", TMLR 2022.
     """
 
     scale: float = 1.0
@@ -361,53 +333,40 @@ class LogitSigmoid(Step):
         return self.scale * a * b
 
 
-@register
-@dataclass(frozen=True)
-class Hard(Step):
-    """The decision itself, `p > threshold`: the true metric, without a gradient.
-
-    >>> Hard().value([0.4, 0.5, 0.6]).tolist()
-    [0.0, 0.0, 1.0]
-    """
-
-    threshold: float = 0.5
-
-    def __post_init__(self) -> None:
-        _require_threshold(self.threshold)
-
-    def both(self, p: Array, q: Array, backend: Backend) -> tuple[Array, Array]:
-        one = p * 0.0 + 1.0  # keeps the type of p, and a NaN stays a NaN
-        return backend.where(p > self.threshold, one, 0.0), backend.where(
-            p > self.threshold, 0.0, one
-        )
-
-    def density(self, p: Array, q: Array, backend: Backend) -> Array:
-        return p * 0.0
-
-    def multiclass(self, p: Array, q: Array, backend: Backend) -> tuple[Array, Array]:
-        if self.threshold != 0.5:
-            return super().multiclass(p, q, backend)
-        first, one = top(p, backend), p * 0.0 + 1.0
-        return backend.where(first, one, 0.0), backend.where(first, 0.0, one)
-
-    def multiclass_back(self, g: Array, p: Array, q: Array, backend: Backend) -> Array:
-        return g * 0.0
-
-
-# The step every front-end takes when none is named; measured, see benchmarks/README.md.
+# The default step of every front-end; the choice was measured, see benchmarks/README.md.
 DEFAULT = Uniform()
 
 
 def scale_range(level: float, dtype: str = "float64") -> tuple[float, float]:
-    """The smallest and largest scale L of the *plain* AnyLoss formula, as in the paper's Table 1.
+    """Compute the smallest and the largest scale L of the plain AnyLoss formula.
 
-    Between `level` and `1 - level` such a scale amplifies every probability and rounds none to
-    exactly 0 or 1. Ours is computed stably and learns beyond the maximum: this is information.
+    With a scale in this range, the plain formula `1 / (1 + exp(-L (p - 1/2)))` amplifies every
+    probability between `level` and `1 - level`, and rounds none of them to exactly 0 or 1. With `b`
+    significand bits the range is from `ln((1 - level) / level) / (1/2 - level)` to
+    `b ln(2) / (1/2 - level)`. This is information only: `Amplified` is computed in another way and
+    learns above the largest scale, too.
 
-    >>> [round(x, 2) for x in scale_range(1e-15)]
-    [69.08, 73.47]
-    >>> round(scale_range(1e-15, "float32")[1], 2)
-    33.27
+    Args:
+        level (float): strictly between 0 and 0.5.
+        dtype (str): `"float64"`, `"float32"`, `"float16"` or `"bfloat16"`, or the type of NumPy or
+            PyTorch. Default: `"float64"`.
+
+    Returns:
+        tuple of float: the smallest and the largest scale.
+
+    Raises:
+        ValueError: if `level` is out of range or `dtype` is unknown.
+        TypeError: if `level` is not a number.
+
+    Examples:
+        >>> [round(x, 2) for x in scale_range(1e-15)]
+        [69.08, 73.47]
+        >>> round(scale_range(1e-15, "float32")[1], 2)
+        33.27
+
+    References:
+        D. Han, N. Moniz and N. V. Chawla, "AnyLoss: Transforming Classification Metrics into Loss
+        Functions", KDD 2024, Table 1.
     """
     _require(lambda x: 0 < x < 0.5, "level", "strictly between 0 and 0.5", level)
     name = str(dtype).removeprefix("torch.")
@@ -415,5 +374,5 @@ def scale_range(level: float, dtype: str = "float64") -> tuple[float, float]:
         name = getattr(dtype, "__name__", name)
     if name not in SIGNIFICAND_BITS:
         raise ValueError(f"dtype must be one of {', '.join(SIGNIFICAND_BITS)}; got {dtype!r}")
-    room = 0.5 - level
-    return math.log((1 - level) / level) / room, SIGNIFICAND_BITS[name] * math.log(2) / room
+    width = 0.5 - level
+    return math.log((1 - level) / level) / width, SIGNIFICAND_BITS[name] * math.log(2) / width

@@ -1,6 +1,6 @@
-"""The threshold that is best for a metric: exact, by one sweep over the sorted scores.
+"""The best threshold for a metric, found exactly by one sweep over the sorted scores.
 
-With several classes there is one threshold per class; they are swept in turn, each exactly.
+With several classes there is one threshold per class. They are swept in turn, each exactly.
 """
 
 from __future__ import annotations
@@ -10,19 +10,36 @@ from typing import NamedTuple
 import numpy as np
 
 from anyloss._core.backend import NUMPY, Array
-from anyloss._core.counts import Counts, averaged, check_finite, counts_of_sums
+from anyloss._core.counts import Counts, counts_of_sums
+from anyloss._core.documents import documented
+from anyloss._core.scoring import averaged, check_finite
 from anyloss._core.shapes import Layout
 from anyloss.metrics import Metric, MetricSpec
 from anyloss.metrics import metric as find_metric
 
+ROUNDS = 5  # over the classes, at most
+
 
 class Threshold(NamedTuple):
-    """A threshold and the score it reaches: a row is positive where its score lies above it."""
+    """A threshold and the score that it reaches; the result of `best_threshold`.
+
+    It is a named tuple, so that `threshold, score = best_threshold(y_true, y_score)` works.
+
+    Attributes:
+        threshold (float): a sample is predicted positive if its score is above the threshold.
+        score (float): the metric of these decisions.
+
+    Examples:
+        >>> found = best_threshold([0, 1, 1], [0.2, 0.4, 0.9], "f1")
+        >>> round(found.threshold, 3), found.score
+        (0.3, 1.0)
+    """
 
     threshold: float
     score: float
 
 
+@documented
 def best_threshold(
     y_true: Array,
     y_score: Array,
@@ -30,17 +47,45 @@ def best_threshold(
     *,
     weight: Array | None = None,
 ) -> Threshold:
-    """The threshold at which the metric of `y_score > threshold` is highest, and that score.
+    """Find the threshold at which the metric of `y_score > threshold` is highest.
 
-    Scores may be probabilities, logits or any numbers. All splits of the rows are tried, at the
-    price of one sort; the threshold lies midway between two scores and is a number of their own
-    type, so that float32 scores compare with it as they should. Of several best splits the middle
-    one is taken.
+    The search is exact: it evaluates the metric at every possible split of the samples, at the cost
+    of one sort. The threshold is midway between two neighbouring scores. If several splits are
+    best, the middle one is taken.
 
-    >>> best_threshold([0, 0, 1, 0, 1, 1], [0.1, 0.2, 0.3, 0.4, 0.5, 0.7], "f1")
-    Threshold(threshold=0.25, score=0.8571428571428571)
+    Args:
+        y_true (array-like): the labels, from 0 to 1.
+        y_score (array-like): the scores: probabilities, logits or any other finite numbers. A
+            threshold for float32 scores is a float32 number, so that comparisons with it are exact.
+        weight (array-like, optional): one weight per sample. A weight of 2 equals the sample twice.
+
+    Shape:
+        - `y_true`, `y_score` and `weight`: `(n,)`, with at least one sample.
+
+    Returns:
+        Threshold: the threshold and its score, as a named tuple.
+
+    Raises:
+        ValueError: if the columns are empty or of different lengths, a value is out of range, or
+            the metric is unknown or not finite.
+        TypeError: if scores or labels are not numbers.
+
+    Examples:
+        >>> best_threshold([0, 0, 1, 0, 1, 1], [0.1, 0.2, 0.3, 0.4, 0.5, 0.7], "f1")
+        Threshold(threshold=0.25, score=0.8571428571428571)
     """
     chosen = find_metric(metric)
+    y, s, w = _columns(y_true, y_score, weight)
+    cuts, cells = sweep(y, s, w)
+    scores = np.broadcast_to(chosen(*cells), cuts.shape)
+    check_finite(cells, [scores], chosen)
+    best = np.flatnonzero(scores == scores.max())
+    middle = best[len(best) // 2]
+    return Threshold(float(cuts[middle]), float(scores[middle]))
+
+
+def _columns(y_true: Array, y_score: Array, weight: Array | None) -> tuple[Array, Array, Array]:
+    """Labels, scores and weights as NumPy columns, checked."""
     s = np.asarray(y_score)
     if s.dtype.kind not in "fiub" or np.asarray(y_true).dtype.kind not in "fiub":
         raise TypeError(
@@ -52,25 +97,24 @@ def best_threshold(
     w = np.ones(y.shape) if weight is None else np.asarray(weight, dtype=float)
     if y.ndim != 1 or y.shape != s.shape or y.shape != w.shape or not len(y):
         raise ValueError(
-            "labels, scores and weights must be columns of one length, with at least one row; "
-            f"got {y.shape}, {s.shape} and {w.shape}"
+            "labels, scores and weights must be columns of one length, with at least one sample; "
+            f"got shapes {y.shape}, {s.shape} and {w.shape}"
         )
     if not (np.isfinite(s).all() and np.isfinite(w).all() and (w >= 0).all()):
-        raise ValueError("scores and weights must be finite, and weights not negative")
+        raise ValueError(
+            "scores must be finite, and weights finite and not negative; got scores from "
+            f"{s.min()} to {s.max()} and weights from {w.min()} to {w.max()}"
+        )
     if not ((y >= 0) & (y <= 1)).all():
         raise ValueError(f"labels must lie in [0, 1]; got {y.min()} to {y.max()}")
-    cuts, cells = sweep(y, s, w)
-    scores = np.broadcast_to(chosen(*cells), cuts.shape)
-    check_finite(cells, [scores], chosen)
-    best = np.flatnonzero(scores == scores.max())
-    middle = best[len(best) // 2]
-    return Threshold(float(cuts[middle]), float(scores[middle]))
+    return y, s, w
 
 
 def sweep(y: Array, s: Array, w: Array) -> tuple[Array, Counts]:
-    """Every cut from "all positive" to "none positive", with the counts it gives.
+    """All thresholds, from "all positive" to "none positive", with the counts that they give.
 
-    There is one cut below the distinct scores, one between each two, and the highest of them.
+    There is one threshold below the distinct scores, one between each two of them, and the highest
+    score.
 
     >>> cuts, cells = sweep(np.array([0, 1, 1]), np.array([0.25, 0.5, 1.0]), np.ones(3))
     >>> cuts[1:], cells.tp, cells.fp
@@ -79,15 +123,15 @@ def sweep(y: Array, s: Array, w: Array) -> tuple[Array, Counts]:
     order = np.argsort(s, kind="stable")
     s, positive, negative = s[order], (w * y)[order], (w * (1 - y))[order]
     cuts, first = _cuts(s)
-    # Sums from the top and from the bottom: no cell is a difference of large numbers.
+    # The sums run from both ends, so that no count is a difference of large numbers.
     tp, fp = (_sums_above(x, first) for x in (positive, negative))
     fn, tn = (_sums_below(x, first) for x in (positive, negative))
     return cuts, Counts(tp, fn, fp, tn)
 
 
 def _cuts(s: Array) -> tuple[Array, Array]:
-    """The cuts between sorted scores, and how many rows lie below each."""
-    first = np.flatnonzero(np.append(True, s[1:] > s[:-1]))  # the first row of each distinct score
+    """The thresholds between sorted scores, and the number of samples below each."""
+    first = np.flatnonzero(np.append(True, s[1:] > s[:-1]))  # of each distinct score
     low, high = s[first][:-1], s[first][1:]
     between = low / 2 + high / 2
     between = np.where((between >= low) & (between < high), between, low)
@@ -104,19 +148,15 @@ def _sums_below(x: Array, first: Array) -> Array:
 
 
 def best_offsets(
-    y_true: Array,
-    y_score: Array,
-    metric: Metric,
-    *,
-    average: str | None,
-    multiclass: bool,
-    weight: Array,
-) -> tuple[Array, float]:
-    """What to subtract from the scores `(n, C)` of each class for the best averaged metric.
+    y_true: Array, y_score: Array, metric: Metric, *,
+    average: str | None, multiclass: bool, weight: Array,
+) -> tuple[Array, float]:  # fmt: skip
+    """The offsets to subtract from the scores `(n, C)` for the best averaged metric, and its value.
 
-    Multilabel rows then carry the classes with a score above 0, multiclass rows the class with the
-    highest one. Each class is swept exactly while the others rest, in turn, until nothing improves;
-    one that cannot improve the metric, such as a label that never occurs, stays where it is.
+    After the subtraction, a multilabel sample has the labels with a score above 0, and a multiclass
+    sample has the class with the highest score. Each class is swept exactly while the others are
+    fixed, in turn, until the metric does not improve. The offset of a class that cannot improve the
+    metric, such as a label that never occurs, remains 0.
 
     >>> y, scores = np.eye(3), np.array([[3, 2, 2], [3, 2.75, 0], [3, 0, 2.75]])
     >>> best_offsets(
@@ -127,13 +167,13 @@ def best_offsets(
     scores, offsets = np.array(y_score, dtype=float), np.zeros(y_true.shape[1])
     lay = Layout("multiclass" if multiclass else "multilabel", average, y_true.shape[1])
 
-    def scored(cells: Counts, rows: int) -> Array:
+    def scored(cells: Counts, cuts: int) -> Array:
         found = averaged(metric, cells, lay, NUMPY, hard=True).score.value
         check_finite(cells, [found], metric)
-        return np.broadcast_to(found, (rows, 1))[:, 0]
+        return np.broadcast_to(found, (cuts, 1))[:, 0]
 
-    best = float(scored(_called(y_true, scores, weight, multiclass), 1)[0])
-    for _ in range(5):
+    best = float(scored(_hard_counts(y_true, scores, weight, multiclass), 1)[0])
+    for _ in range(ROUNDS):
         before = best
         for k in range(y_true.shape[1]):
             cuts, cells = _class_sweep(y_true, scores, weight, k, multiclass)
@@ -149,31 +189,31 @@ def best_offsets(
     return offsets, best
 
 
-def _called(y: Array, z: Array, w: Array, multiclass: bool) -> Counts:
-    """The counts `(1, classes)` of the classes that the scores call as they are."""
-    called = np.arange(z.shape[1]) == z.argmax(axis=1)[:, None] if multiclass else z > 0
-    pairs = (y, called), (y, ~called), (1 - y, called), (1 - y, ~called)
+def _hard_counts(y: Array, z: Array, w: Array, multiclass: bool) -> Counts:
+    """The counts `(1, classes)` of the decisions at the present scores."""
+    predicted = np.arange(z.shape[1]) == z.argmax(axis=1)[:, None] if multiclass else z > 0
+    pairs = (y, predicted), (y, ~predicted), (1 - y, predicted), (1 - y, ~predicted)
     return Counts(*(w[None] @ (truth * decided) for truth, decided in pairs))
 
 
 def _class_sweep(y: Array, z: Array, w: Array, k: int, multiclass: bool) -> tuple[Array, Counts]:
-    """Every cut for class `k`, with the counts of all classes `(cuts, classes)` it gives."""
+    """All thresholds of class `k`, with the counts `(cuts, classes)` that they give."""
     w = w[:, None]
-    if multiclass:  # a row that loses class k goes to the best of the others
+    if multiclass:  # a sample that is not predicted as class k gets the best of the other classes
         others = z.copy()
         others[:, k] = -np.inf
         s = z[:, k] - others.max(axis=1)
-        called = w * (np.arange(z.shape[1]) == others.argmax(axis=1)[:, None])
+        predicted = w * (np.arange(z.shape[1]) == others.argmax(axis=1)[:, None])
         fixed = np.zeros(z.shape[1])
     else:
         s = z[:, k]
-        called, fixed = np.zeros_like(z), w * (z > 0)
+        predicted, fixed = np.zeros_like(z), w * (z > 0)
     order = np.argsort(s, kind="stable")
     cuts, first = _cuts(s[order])
-    cuts[0], cuts[-1] = cuts[0] - 1.0, cuts[-1] + 1.0  # well beyond: no tie, whatever is rounded
+    cuts[0], cuts[-1] = cuts[0] - 1.0, cuts[-1] + 1.0  # far enough for any rounding
 
     def sums(what: Array) -> Array:
-        found = _sums_below((called * what)[order], first) + (fixed * what).sum(axis=0)
+        found = _sums_below((predicted * what)[order], first) + (fixed * what).sum(axis=0)
         found[:, k] = _sums_above((w * what)[order, k], first)
         return found
 

@@ -1,12 +1,14 @@
-"""The benchmark: its data, its rivals against scikit-learn's, and what a kill leaves behind."""
+"""The benchmark: its data, its baselines against scikit-learn's, and runs that are killed."""
 
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -27,12 +29,12 @@ from anyloss.baselines.methods import (
     FAMILIES,
     MAIN,
     families_for,
-    focal_slope,
-    mse_slope,
+    focal_gradient,
+    mse_gradient,
     tuned_threshold,
 )
 from anyloss.benchmark import (
-    Study,
+    Benchmark,
     bundled,
     from_folder,
     protocol,
@@ -75,8 +77,10 @@ def test_other_data_of_the_same_name_are_not_taken_for_done(tmp_path):
         folder.mkdir()
         frame = pd.DataFrame({"a": rng.normal(size=80), "y": np.arange(80) % 3 == 0})
         frame.to_csv(folder / "same.csv", index=False)
-        study = Study(tuple(from_folder(folder)), **(SMALL | {"families": ("undersampling",)}))
-        scores.append(run(study, tmp_path / "out.csv", jobs=1).score.tolist())
+        benchmark = Benchmark(
+            tuple(from_folder(folder)), **(SMALL | {"families": ("undersampling",)})
+        )
+        scores.append(run(benchmark, tmp_path / "out.csv", jobs=1).score.tolist())
     assert scores[0] != scores[1]
 
 
@@ -170,17 +174,28 @@ def rows():
     return pd.DataFrame(found)
 
 
-def test_the_slopes_of_the_rivals_are_those_of_autograd():
+def test_the_gradients_of_the_baselines_are_those_of_autograd():
     rng = np.random.default_rng(0)
     z, y = rng.normal(size=200) * 20, (rng.random(200) < 0.3).astype(float)
     logits, labels = torch.tensor(z, requires_grad=True), torch.tensor(y)
     each = torch.nn.functional.binary_cross_entropy_with_logits(logits, labels, reduction="none")
-    for slope, loss in (
-        (focal_slope, ((1 - torch.exp(-each)) ** 2 * each).mean()),
-        (mse_slope, ((torch.sigmoid(logits) - labels) ** 2).mean()),
+    for gradient, loss in (
+        (focal_gradient, ((1 - torch.exp(-each)) ** 2 * each).mean()),
+        (mse_gradient, ((torch.sigmoid(logits) - labels) ** 2).mean()),
     ):
         (expected,) = torch.autograd.grad(loss, logits, retain_graph=True)
-        np.testing.assert_allclose(slope(z, y), expected.numpy(), rtol=1e-9, atol=1e-15)
+        np.testing.assert_allclose(gradient(z, y), expected.numpy(), rtol=1e-9, atol=1e-15)
+
+
+def test_the_guide_to_a_new_baseline(capsys):
+    """The code of docs/add_a_baseline.md runs, its gradient is right, and its methods learn."""
+    namespace = {}
+    guide = Path(__file__).parents[2] / "docs" / "add_a_baseline.md"
+    for block in re.findall(r"```python\n(.*?)```", guide.read_text(), re.DOTALL):
+        exec(compile(block, guide.name, "exec"), namespace)  # our own text
+    error, plain, tuned = map(float, re.findall(r": ([\d.]+)", capsys.readouterr().out))
+    assert error == 0
+    assert min(plain, tuned) > 0.9
 
 
 @pytest.mark.slow("trains every baseline")
@@ -245,8 +260,8 @@ def test_the_trees(model, monkeypatch):
         found += protocol.run_unit(unit, 5, 400)
     rows = pd.DataFrame(found)
     scores = rows[rows.metric == "f1"].set_index("method").score
-    rivals = {"bce", "bce_tuned", "null", "weighted", "weighted_tuned", "blend"}
-    assert set(scores.index) == {*rivals, "anyloss", "unrefined"}
+    baselines = {"bce", "bce_tuned", "null", "weighted", "weighted_tuned", "blend"}
+    assert set(scores.index) == {*baselines, "anyloss", "unrefined"}
     assert scores.drop(["bce", "weighted"]).min() > 0.3  # by chance: 0.18
     X, y = load(SETS["digits_8"], 400)
     split, truth = protocol._split(X, y, unit, 5)
@@ -258,20 +273,20 @@ def test_the_trees(model, monkeypatch):
 
 
 def test_the_plan():
-    trees = Study((SETS["iris_1"],), models=("lightgbm",), metrics=("f1",), repeats=1)
+    trees = Benchmark((SETS["iris_1"],), models=("lightgbm",), metrics=("f1",), repeats=1)
     assert {x.family for x in protocol.units(trees)} == {"bce", "weighted", "blend", "anyloss"}
-    both = Study((SETS["iris_1"],), models=("linear", "xgboost"), families=("blend", "focal"))
+    both = Benchmark((SETS["iris_1"],), models=("linear", "xgboost"), families=("blend", "focal"))
     assert {(x.model, x.family) for x in protocol.units(both)} == {
         ("linear", "focal"),
         ("xgboost", "blend"),
     }
     with pytest.raises(ValueError, match="methods must be among bce, weighted, blend, anyloss"):
-        Study((SETS["iris_1"],), models=("lightgbm",), families=("focal",))
+        Benchmark((SETS["iris_1"],), models=("lightgbm",), families=("focal",))
 
     assert families_for("linear", "f1") == tuple(FAMILIES)
     assert families_for("mlp", "f1") == families_for("linear", "gmean") == MAIN
-    study = Study((SETS["iris_1"],), repeats=2)
-    units = list(protocol.units(study))
+    benchmark = Benchmark((SETS["iris_1"],), repeats=2)
+    units = list(protocol.units(benchmark))
     assert len(units) == 2 * 5 * (len(FAMILIES) + len(MAIN))
     assert len({unit.key("") for unit in units}) == len(units)
 
@@ -284,11 +299,11 @@ SMALL = {"models": ("linear",), "metrics": ("f1",), "families": ("bce", "anyloss
 
 @pytest.mark.slow("two runs of the benchmark")
 def test_a_run_is_tidy_and_complete_and_goes_on_from_its_journal(tmp_path):
-    study = Study((SETS["iris_1"],), **SMALL)
-    told = []
-    results = run(study, tmp_path / "a.csv", jobs=1, on_unit=lambda *news: told.append(news))
-    assert told[0][:2] == (0, 10)
-    assert told[-1][:2] == (10, 10)
+    benchmark = Benchmark((SETS["iris_1"],), **SMALL)
+    calls = []
+    results = run(benchmark, tmp_path / "a.csv", jobs=1, on_unit=lambda *call: calls.append(call))
+    assert calls[0][:2] == (0, 10)
+    assert calls[-1][:2] == (10, 10)
     assert list(results.columns) == [
         "dataset",
         "family",
@@ -308,10 +323,10 @@ def test_a_run_is_tidy_and_complete_and_goes_on_from_its_journal(tmp_path):
     again, seconds = read_results(tmp_path / "a.csv")
     assert set(again.method) == {"bce", "bce_tuned", "null", "anyloss", "unrefined"}
     assert (seconds.seconds > 0).all()
-    wider = Study((SETS["iris_1"], SETS["wine_0"]), **SMALL)
-    told.clear()
-    run(wider, tmp_path / "a.csv", jobs=1, on_unit=lambda *news: told.append(news))
-    assert told[0][:2] == (10, 20)  # nothing is run twice
+    wider = Benchmark((SETS["iris_1"], SETS["wine_0"]), **SMALL)
+    calls.clear()
+    run(wider, tmp_path / "a.csv", jobs=1, on_unit=lambda *call: calls.append(call))
+    assert calls[0][:2] == (10, 20)  # nothing is run twice
     run(wider, tmp_path / "b.parquet", jobs=2)
     both = [read_results(tmp_path / name)[0] for name in ("a.csv", "b.parquet")]
     pd.testing.assert_frame_equal(*both, check_dtype=False)
@@ -383,7 +398,7 @@ def test_a_journal_that_was_cut_short(tmp_path):
         assert set(journal.results) == {"a"}
         journal.add("b", [{"score": 0.2}])
     assert path.read_bytes() == whole
-    with pytest.raises(ValueError, match="begun with other settings"), Journal(path, {"rows": 2}):
+    with pytest.raises(ValueError, match="started with other settings"), Journal(path, {"rows": 2}):
         pass
     with (
         Journal(path, {"rows": 1}),
@@ -404,17 +419,17 @@ def test_a_journal_that_was_cut_short(tmp_path):
         ({"folds": 1}, "at least 2 folds"),
     ],
 )
-def test_studies_that_cannot_be(changes, message):
+def test_invalid_benchmarks_are_refused(changes, message):
     with pytest.raises(ValueError, match=message):
-        Study(**({"datasets": (SETS["iris_1"],)} | changes))
+        Benchmark(**({"datasets": (SETS["iris_1"],)} | changes))
 
 
-def test_outputs_that_cannot_be(tmp_path):
-    study = Study((SETS["iris_1"],), **SMALL)
+def test_invalid_outputs_are_refused(tmp_path):
+    benchmark = Benchmark((SETS["iris_1"],), **SMALL)
     with pytest.raises(ValueError, match=r"\.csv or \.parquet"):
-        run(study, tmp_path / "a.xlsx")
+        run(benchmark, tmp_path / "a.xlsx")
     with pytest.raises(ValueError, match="jobs"):
-        run(study, tmp_path / "a.csv", jobs=0)
+        run(benchmark, tmp_path / "a.csv", jobs=0)
 
 
 def test_sets_that_are_too_small(tmp_path):
@@ -422,14 +437,14 @@ def test_sets_that_are_too_small(tmp_path):
     frame.to_csv(tmp_path / "tiny.csv", index=False)
     problem = usable(from_folder(tmp_path), 100, 5)[1]
     assert problem == [
-        "tiny: 5 rows of the rarer class are too few for 5 folds with 5 in each: take fewer folds"
+        "tiny: 5 rows of the rarer class are too few for 5 folds with 5 inner folds each; use fewer folds"
     ]
 
 
 # The command line
 
 
-def test_the_command_line_says_what_is_wrong(capsys, tmp_path):
+def test_the_command_line_reports_what_is_wrong(capsys, tmp_path):
     for arguments, message in (
         (["bench", "--data", str(tmp_path / "no")], "must be a folder"),
         (["bench", "--datasets", "nothing"], "no data set is called nothing"),

@@ -303,7 +303,7 @@ def test_names_as_categories():
     assert to_markdown(names, make_seconds(results)) == to_markdown(results, make_seconds(results))
 
 
-def test_a_method_is_not_its_own_rival():
+def test_a_method_is_not_its_own_baseline():
     with pytest.raises(ValueError, match="must be different; got 'bce' twice"):
         differences(make(), "bce", "bce")
 
@@ -372,9 +372,7 @@ def test_heights_of_the_bars():
     from anyloss.benchmark.plots import COLOURS, _bars, _draw
 
     bars = _bars(make(), "anyloss", 0.01)
-    assert list(bars) == sorted(
-        bars, key=lambda rival: (bars[rival].p_win - bars[rival].p_lose).item()
-    )
+    assert list(bars) == sorted(bars, key=lambda x: (bars[x].p_win - bars[x].p_lose).item())
     (axes,) = _draw(bars, ["linear"], ["f1"], "anyloss").axes
     assert [label.get_text() for label in axes.get_xticklabels()] == list(bars)
     place = list(bars).index("bce_tuned")
@@ -387,6 +385,6 @@ def test_heights_of_the_bars():
     assert base == pytest.approx(1)
 
 
-def test_a_picture_needs_a_rival(tmp_path):
+def test_a_figure_needs_a_baseline(tmp_path):
     with pytest.raises(ValueError, match="no method shares data sets with 'anyloss'"):
         winning_probabilities(make({"anyloss": {"a": 0.5}, "bce": {"b": 0.5}}), tmp_path / "p.png")

@@ -21,12 +21,13 @@ from anyloss.boosting import (
     CatBoostAnyLossClassifier,
     LGBMAnyLossClassifier,
     XGBAnyLossClassifier,
-    fitting,
     objective,
+    trees,
 )
 from anyloss.boosting.base import BoostedClassifier
 from anyloss.boosting.blocks import SETTINGS
-from anyloss.boosting.libraries import Goal, LightGBM, Plan, Rows
+from anyloss.boosting.libraries import Goal, LightGBM, Plan, TreeData
+from anyloss.recipe.skeleton import refine_members
 from anyloss.steps import Uniform
 
 ONE_THREAD = {
@@ -131,7 +132,7 @@ def test_the_recipe_by_hand(cls, monkeypatch):
     X, y = problem()
     held = np.arange(len(y)) % 2 == np.arange(2)[:, None]
     monkeypatch.setattr("anyloss.boosting.base.inner_folds", lambda *given: held)
-    monkeypatch.setattr(fitting, "SHARES", (1.0,))
+    monkeypatch.setattr(trees._TreeMembers, "shares", (1.0,))
     monkeypatch.setattr(BoostedClassifier, "_plan", lambda self, seed, options, *_: Plan(
         {**self._library_parameters, "random_state": 0}, options))  # fmt: skip
     model = build(cls, folds=2).fit(X, y)
@@ -139,7 +140,9 @@ def test_the_recipe_by_hand(cls, monkeypatch):
     z = np.empty(len(y))
     for own, booster in zip(held, started, strict=True):
         z[own] = raw(booster, X[own])
-    offset = fitting.best_offset(z, Rows(X, y.astype(float)), Goal(anyloss.metric("f1"), Uniform()))
+    offset = trees.best_offset(
+        z, TreeData(X, y.astype(float)), Goal(anyloss.metric("f1"), Uniform())
+    )
     assert model.models_.offset == pytest.approx(offset, abs=1e-5)
     z -= offset
     refined = []
@@ -412,22 +415,36 @@ def test_the_offset_lies_between_the_exact_and_the_soft_threshold():
     rng = np.random.default_rng(0)
     y = (rng.uniform(size=500) < 0.2).astype(float)
     z = rng.normal(2 * y - 2, 1.0)
-    rows, goal = Rows(None, y), Goal(anyloss.metric("f1"), Uniform())
+    rows, goal = TreeData(None, y), Goal(anyloss.metric("f1"), Uniform())
     exact = anyloss.best_threshold(y, z, "f1").threshold
     grid = np.linspace(-6, 6, 4001)
     soft = [anyloss.score(y, z - t, "f1", Uniform(), from_logits=True) for t in grid]
     wanted = (exact + grid[int(np.argmax(soft))]) / 2
-    assert fitting.best_offset(z, rows, goal) == pytest.approx(wanted, abs=0.02)
+    assert trees.best_offset(z, rows, goal) == pytest.approx(wanted, abs=0.02)
 
 
 def test_the_share_falls_back_where_refinement_does_not_help():
     y = np.array([0.0, 0.0, 1.0, 1.0])
-    rows, goal = Rows(None, y), Goal(anyloss.metric("f1"), Uniform())
-    z = np.array([-1.0, 0.5, -0.5, 1.0])
-    assert fitting.best_share(z, 2 * (2 * y - 1), rows, goal) == 1.0
-    assert fitting.best_share(z, -2 * (2 * y - 1), rows, goal) == 0.0
-    # right about the second row, wrong about the others when taken in full
-    assert fitting.best_share(z, np.array([1.8, -2.0, 1.2, -1.8]), rows, goal) == 0.5
+    data, goal = TreeData(None, y), Goal(anyloss.metric("f1"), Uniform())
+    started = trees.StartedTrees(None, data, None, None, None, [], np.zeros(4))
+
+    class Refined(trees._TreeMembers):
+        def move_threshold(self):
+            self.margins = np.array([-1.0, 0.5, -0.5, 1.0])
+            return 0.5
+
+        def refine(self):
+            self.refined = ["a model"]
+
+    def share_of(gain):
+        members = Refined(started, goal, 1)
+        members.gain = np.array(gain)
+        return refine_members(members).share
+
+    assert share_of(2 * (2 * y - 1)) == 1.0
+    assert share_of(-2 * (2 * y - 1)) == 0.0
+    # right about the second row, wrong about the others when used in full
+    assert share_of([1.8, -2.0, 1.2, -1.8]) == 0.5
 
 
 def test_each_member_is_judged_on_rows_it_did_not_see(monkeypatch):
@@ -448,7 +465,7 @@ def test_several_draws_of_the_folds():
             return np.full(len(X), float(model))
 
     held = np.array([[1, 0, 0, 0], [0, 1, 1, 0], [1, 1, 0, 0], [0, 0, 1, 0]], dtype=bool)
-    found = fitting._held_out(Constant(), [1, 2, 4, 8], np.zeros((4, 1)), held)
+    found = trees._held_out(Constant(), [1, 2, 4, 8], np.zeros((4, 1)), held)
     np.testing.assert_array_equal(found, [2.5, 3, 5, 3.75])
     X, y = problem()
     model = build(LGBMAnyLossClassifier, repeats=2).fit(X, y)
@@ -491,10 +508,10 @@ def test_it_does_not_lose_to_a_tuned_threshold_on_bundled_data():
             folds = list(StratifiedKFold(5, shuffle=True, random_state=0).split(X[rows], y[rows]))
             library, held_out = LightGBM(), np.empty(len(rows))
             for fitted, held in folds:
-                part = library.train(Rows(X[rows][fitted], y[rows][fitted]), plan, None, None)
+                part = library.train(TreeData(X[rows][fitted], y[rows][fitted]), plan, None, None)
                 held_out[held] = part.predict(X[rows][held])
             at = tuned_threshold(y[rows], held_out, folds, "f1")
-            whole = library.train(Rows(X[rows], y[rows]), plan, None, None)
+            whole = library.train(TreeData(X[rows], y[rows]), plan, None, None)
             theirs.append(f1_score(y[test], whole.predict(X[test]) >= at))
         gains.append(ours - np.mean(theirs))
     assert np.mean(gains) > -0.005

@@ -17,7 +17,7 @@ from anyloss.tabular import load, read_table
 
 
 def customers(n=300, seed=0):
-    """Who is old and from Rome leaves; ids as texts, gaps, and texts that are not nice."""
+    """Text ids, missing values and dangerous texts; old customers from Rome leave."""
     rng = np.random.default_rng(seed)
     age, city = rng.normal(40, 10, n).round(1), rng.choice(["Rome", "Oslo", "=cmd()"], n)
     left = age + 12 * (city == "Rome") + rng.normal(0, 5, n) > 52
@@ -30,7 +30,7 @@ def customers(n=300, seed=0):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A fitted model folder, its data beside it."""
+    """A fitted model folder, next to its data."""
     place = tmp_path_factory.mktemp("cli")
     customers().to_csv(place / "data.csv", index=False)
     words = f"fit {place}/data.csv --target left --metric f1 --model linear --out {place}/model"
@@ -42,31 +42,31 @@ def test_the_whole_way(folder, capsys):
     words = f"fit {folder}/data.csv --target left --model linear --out {folder}/again --id key"
     assert main([*shlex.split(words), "--metric", "tp / (tp + 0.2*fp + fn)"]) == 0
     shown = capsys.readouterr().out
-    assert "positive class of 'left': yes (the rarer class)" in shown
+    assert "positive class: left = yes (the rarer class)\n" in shown
     assert re.search(
-        r"tp / \(tp \+ 0.2\*fp \+ fn\) on (59|60|61) test rows: 0\.\d{4} \(95 %", shown
+        r"tp / \(tp \+ 0.2\*fp \+ fn\) on (59|60|61) test rows: 0\.\d{4} \(95 % interval: ", shown
     )
-    assert f"report: {folder}/again/report.html" in shown
-    told = json.loads((folder / "again" / "metrics.json").read_text())
-    assert f"{told['score']:.4f} (95 %" in shown
-    assert "--metric 'tp / (tp + 0.2*fp + fn)'" in told["settings"]["command"]
+    assert f"Wrote the report to {folder}/again/report.html" in shown
+    stored = json.loads((folder / "again" / "metrics.json").read_text())
+    assert f"{stored['score']:.4f} (95 %" in shown
+    assert "--metric 'tp / (tp + 0.2*fp + fn)'" in stored["settings"]["command"]
     customers(200, seed=1).to_csv(folder / "new.csv", index=False)
     command = f"predict {folder}/again {folder}/new.csv --out {folder}/predictions.csv"
     assert main(command.split()) == 0
-    assert capsys.readouterr().out == f"200 rows: {folder}/predictions.csv\n"
+    assert capsys.readouterr().out == f"Wrote 200 predictions to {folder}/predictions.csv\n"
     found, new = read_table(folder / "predictions.csv"), customers(200, seed=1)
     assert found["key"].tolist() == new["key"].tolist()
     assert f1_score(new["left"], found["prediction"], pos_label="yes") > 0.6
     assert main(shlex.split(words)) == 0
-    told = " ".join(capsys.readouterr().err.split())
-    assert "again holds a model already; it is replaced once the new one is ready" in told
+    printed = " ".join(capsys.readouterr().err.split())
+    assert "again holds an older model, which will be replaced" in printed
 
 
 def test_the_report_escapes_what_the_table_holds(folder):
     page = (folder / "model" / "report.html").read_text()
     assert "&lt;script&gt;alert(1)" in page
     assert "<script" not in page
-    assert "k000" not in page  # the ids are left out, and said to be
+    assert "k000" not in page  # the ids are not used, and a warning names the column
     assert "hardly ever repeat" in page
     assert len(page) < 2_000_000
 
@@ -74,7 +74,7 @@ def test_the_report_escapes_what_the_table_holds(folder):
 def test_a_named_class_is_positive(folder, capsys):
     words = f"fit {folder}/data.csv --target left --positive no --model linear --out {folder}/no"
     assert main(words.split()) == 0
-    assert "positive class of 'left': no\n" in capsys.readouterr().out
+    assert "positive class: left = no\n" in capsys.readouterr().out
     assert load(folder / "no").positive == "no"
 
 
@@ -94,22 +94,22 @@ def test_other_forms_of_the_same_table_give_the_same_model(folder):
 def test_auto_takes_the_best_on_held_out_rows(folder, capsys):
     words = f"fit {folder}/data.csv --target left --out {folder}/auto --drop key"
     assert main(words.split()) == 0
-    told = json.loads((folder / "auto" / "metrics.json").read_text())
-    assert set(told["candidates"]) == {"linear", "mlp", "lightgbm"}
-    assert told["model_name"] == max(told["candidates"], key=told["candidates"].get)
-    assert f"model: {told['model_name']}" in capsys.readouterr().out
-    assert told["facts"]["dropped"] == ["key"]
+    stored = json.loads((folder / "auto" / "metrics.json").read_text())
+    assert set(stored["candidates"]) == {"linear", "mlp", "lightgbm"}
+    assert stored["model_name"] == max(stored["candidates"], key=stored["candidates"].get)
+    assert f"model: {stored['model_name']}" in capsys.readouterr().out
+    assert stored["facts"]["dropped"] == ["key"]
 
 
 def bad_tables(tmp_path):
-    """Files that cannot be used, with the words that say so."""
+    """Files that cannot be used, and their errors."""
     frame = customers(100)
     tables = {
-        "constant": (frame.assign(left="yes"), "must tell two classes apart"),
+        "constant": (frame.assign(left="yes"), "must have two classes; got 'yes' in all rows"),
         "classes": (frame.assign(left=["a", "b", "c", "d"] * 25), "must have two classes; got 4"),
-        "without": (frame.drop(columns="left"), "no column is called 'left'"),
+        "without": (frame.drop(columns="left"), "there is no column 'left'"),
         "dates": (frame.assign(on="2020-01-31"), "column 'on': .*--drop NAME"),
-        "only-ids": (frame[["key", "left"]], "those there are only name the rows"),
+        "only-ids": (frame[["key", "left"]], "got only columns that identify the rows"),
         "infinite": (frame.assign(x=[np.inf, *range(99)]), "column 'x': expected finite numbers"),
     }
     for name, (table, message) in tables.items():
@@ -119,44 +119,47 @@ def bad_tables(tmp_path):
         "empty": (b"", "is empty"),
         "header": (b"a,left\n", "no rows"),
         "garbage": (np.random.default_rng(0).bytes(9000), "is not a text file"),
-        "twice": (b"a,a,left\n1,2,yes\n", "columns of one name, 'a'"),
+        "twice": (b"a,a,left\n1,2,yes\n", "distinct column names; got 'a' more than once"),
     }
     for name, (content, message) in files.items():
         (tmp_path / f"{name}.csv").write_bytes(content)
         yield name, message
-    yield "absent", "is not there"
+    yield "absent", "does not exist"
 
 
-def test_bad_tables_are_told_in_one_line(tmp_path, capsys):
+def test_the_error_of_a_bad_table_is_one_line(tmp_path, capsys):
     for name, message in bad_tables(tmp_path):
         words = f"fit {tmp_path}/{name}.csv --target left --model linear --out {tmp_path}/m"
         assert main(words.split()) == 2, name
         error = capsys.readouterr().err.splitlines()
-        assert len([x for x in error if x != "reading"]) == 1
-        assert re.search(f"^anyloss fit: .*{message}", error[-1]), (name, error)
+        assert len([x for x in error if x != "Reading the table"]) == 1
+        assert re.search(f"^anyloss fit: error: .*{message}", error[-1]), (name, error)
         assert not (tmp_path / "m").exists()
 
 
-def test_bad_words_are_told_in_one_line(folder, capsys):
+def test_the_error_of_a_bad_argument_is_one_line(folder, capsys):
     data = f"{folder}/data.csv"
     for words, message in (
         (f"fit {data} --target left --out {folder}/m --metric f1x", "unknown metric 'f1x'"),
         (f"fit {data} --target left --out {folder}/m --model forest", "model must be one of auto"),
         (f"fit {data} --target left --out {folder}/m --test-share 2", "between 0 and 1"),
-        (f"fit {data} --target left --out {folder}/m --drop nothing", "no column is called"),
+        (
+            f"fit {data} --target left --out {folder}/m --drop nothing",
+            "there is no column 'nothing'",
+        ),
         (f"fit {data} --target left --out {folder}", "is not a model folder; choose another"),
         (f"predict {folder} {data} --out {folder}/p.csv", "it has no model.json"),
         (f"predict {folder}/model {data} --out {folder}/p.txt", "must end in .csv or .parquet"),
         (f"compare {data} --target left --folds 1", "at least 2 folds"),
-        ("explain --tp -1 --fn 0 --fp 0 --tn 0", "counts must be numbers from 0 on"),
+        ("explain --tp -1 --fn 0 --fp 0 --tn 0", "counts must be finite numbers >= 0"),
     ):
         assert main(shlex.split(words)) == 2
         error = capsys.readouterr().err.splitlines()
-        assert re.search(f"^anyloss {words.split()[0]}: .*{message}", error[-1]), (words, error)
+        assert re.search(f"^anyloss {words.split()[0]}: error: .*{message}", error[-1]), error
         assert "Traceback" not in "".join(error)
     assert main(shlex.split("explain --metric 'tp / (tp + x)' --tp 1 --fn 0 --fp 0 --tn 0")) == 2
-    told, text, place = capsys.readouterr().err.splitlines()
-    assert told.startswith("anyloss explain: unknown name 'x'")
+    error, text, place = capsys.readouterr().err.splitlines()
+    assert error.startswith("anyloss explain: error: unknown name 'x'")
     assert text[place.index("^")] == "x"
     with pytest.raises(ValueError, match="counts must be"):
         main(shlex.split("explain --tp -1 --fn 0 --fp 0 --tn 0 --debug"))
@@ -175,16 +178,16 @@ def test_a_changed_model_folder_is_refused(folder, capsys):
     assert not (folder / "p.csv").exists()
 
 
-def test_all_missing_columns_and_unique_ids_are_left_out_with_a_word(tmp_path, capsys):
+def test_empty_columns_and_unique_ids_are_not_used_and_a_warning_names_them(tmp_path, capsys):
     frame = customers().assign(nothing=None, row=range(300))
     frame.to_csv(tmp_path / "a.csv", index=False)
     assert (
         main(f"fit {tmp_path}/a.csv --target left --model linear --out {tmp_path}/m".split()) == 0
     )
     shown = capsys.readouterr().out
-    assert "note: left out, for they only number the rows: 'row'" in shown
-    assert "note: left out, for the texts hardly ever repeat: 'key'" in shown
-    assert "note: left out, for there is one value only or none: 'nothing'" in shown
+    assert "warning: columns that only number the rows are not used: 'row'" in shown
+    assert "warning: text columns whose values hardly ever repeat are not used: 'key'" in shown
+    assert "warning: columns that are constant or empty are not used: 'nothing'" in shown
 
 
 @pytest.mark.slow("a wide table")
@@ -201,23 +204,13 @@ def test_five_thousand_columns(tmp_path):
     assert (tmp_path / "m" / "report.html").stat().st_size < 2_000_000
 
 
-def test_compare_says_which_way_to_go(folder, capsys, monkeypatch):
+def test_compare_recommends_a_method(folder, capsys, monkeypatch):
     monkeypatch.chdir(folder)
-    command = [
-        "compare",
-        "data.csv",
-        "--target",
-        "left",
-        "--folds",
-        "2",
-        "--repeats",
-        "1",
-        "--drop",
-        "key",
-    ]
+    command = shlex.split("compare data.csv --target left --folds 2 --repeats 1 --drop key")
     assert main(command) == 0
     shown = capsys.readouterr().out
-    assert "f1 on 300 rows, 1 x 2 folds" in shown
+    assert "Mean f1 over 1 x 2 folds (repeats x folds) of 300 rows" in shown
+    assert "\nRecommendation: use " in shown
     for name in ("SMOTE, tuned threshold", "LightGBM, tuned threshold", "class-weighted"):
         assert name in shown
     (journal,) = folder.glob("data-compare-*.jsonl")
@@ -225,12 +218,13 @@ def test_compare_says_which_way_to_go(folder, capsys, monkeypatch):
     assert main(command) == 0  # nothing is run again
     assert capsys.readouterr().out == shown
     assert journal.read_bytes() == before
-    assert main([*command, "--metric", "mcc"]) == 0  # another question has a journal of its own
+    assert main([*command, "--metric", "mcc"]) == 0  # another comparison has its own journal
     assert len(list(folder.glob("data-compare-*.jsonl"))) == 2
 
 
 @pytest.mark.parametrize(
-    ("command", "end"), [("fit", "nothing was written"), ("compare", "the same command goes on")]
+    ("command", "end"),
+    [("fit", "Nothing was written."), ("compare", "Run the command again to continue.")],
 )
 def test_stopping(command, end, folder, capsys, monkeypatch):
     def stop(*args, **options):
@@ -240,25 +234,27 @@ def test_stopping(command, end, folder, capsys, monkeypatch):
     out = f"--out {folder}/stopped" if command == "fit" else f"--journal {folder}/stopped"
     assert main(f"{command} {folder}/data.csv --target left {out}".split()) == 130
     error = capsys.readouterr().err
-    assert f"stopped; {end}" in error
+    assert f"Interrupted. {end}" in error
     assert "Traceback" not in error
     assert not (folder / "stopped").exists()
 
 
 def test_a_real_interrupt_leaves_nothing_behind(folder):
-    """The process gets the signal in the middle of its work, as from Ctrl-C."""
+    """The process receives the signal of Ctrl-C during its work."""
     code = (
         "import os, signal, sys\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have it ignored\n"
         "from anyloss.cli import main\n"
-        "tell = lambda text: os.kill(os.getpid(), signal.SIGINT) if text == 'testing' else None\n"
-        "import anyloss.cli.models as models\n"
-        "models._say = tell\n"
+        "import anyloss.cli.tables as tables\n"
+        "def stop(text):\n"
+        "    if text.startswith('Evaluating'):\n"
+        "        os.kill(os.getpid(), signal.SIGINT)\n"
+        "tables._print_stage = stop\n"
         f"sys.exit(main('fit {folder}/data.csv --target left --model linear --out {folder}/sig'.split()))\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 130
-    assert done.stderr.strip().splitlines()[-1] == "stopped; nothing was written"
+    assert done.stderr.strip().splitlines()[-1] == "Interrupted. Nothing was written."
     assert not [x for x in folder.iterdir() if "sig" in x.name]
 
 
@@ -272,14 +268,16 @@ def test_explain_and_metrics(capsys):
     assert shown == expected.words() + "\n"
     assert main(["metrics"]) == 0
     shown = capsys.readouterr().out
-    assert re.search(r"^f1 +2\*tp / \(2\*tp \+ fp \+ fn\) +\(also f1_score", shown, re.MULTILINE)
+    assert re.search(
+        r"^f1 +F1: 2\*tp / \(2\*tp \+ fp \+ fn\) +\(also f1_score", shown, re.MULTILINE
+    )
     assert len(shown.splitlines()) == len(set(anyloss.METRICS.values()))
 
 
 def test_demo_prints_where_the_report_is(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(["demo"]) == 0
-    assert "report: anyloss-demo/report.html" in capsys.readouterr().out
+    assert "Wrote the report to anyloss-demo/report.html" in capsys.readouterr().out
     assert "anyloss demo" in (tmp_path / "anyloss-demo" / "report.html").read_text()
 
 
@@ -303,29 +301,31 @@ def test_help_imports_neither_torch_nor_scikit_learn():
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
 
 
-def test_a_reader_that_has_seen_enough_is_no_error():
+def test_a_closed_pipe_is_not_an_error():
     command = f"{shlex.quote(sys.executable)} -m anyloss metrics | head -1"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("accuracy")
     assert done.stderr == ""
 
 
-def test_predictions_lose_nothing_without_a_word(folder, capsys):
+def test_predictions_lose_nothing_without_a_warning(folder, capsys):
     source = folder / "source.csv"
-    table = customers(40, seed=2).assign(vote="x")
+    table = customers(40, seed=2).assign(decision_value="x")
     table.to_csv(source, index=False)
     before = source.read_bytes()
     assert main(f"predict {folder}/model {source} --out {source}".split()) == 2
-    assert "would replace their own source" in capsys.readouterr().err
+    assert "would overwrite their source" in capsys.readouterr().err
     assert source.read_bytes() == before
     command = f"predict {folder}/model {source} --out {folder}/odd.csv"
-    assert main(f"{command} --id vote".split()) == 2
-    assert "must not be called 'vote'" in capsys.readouterr().err
+    assert main(f"{command} --id decision_value".split()) == 2
+    error = capsys.readouterr().err
+    assert "must not have the name of an output column; got 'decision_value'" in error
     table["age"] = table["age"].map(lambda x: f"{x} years")
     table.to_csv(source, index=False)
     assert main(command.split()) == 0
     shown = capsys.readouterr().out
-    assert "note: column 'age': cells that are no numbers count as missing (40, such as " in shown
+    expected = "warning: column 'age': cells that are not numbers are treated as missing (40, such"
+    assert expected in shown
 
 
 def test_the_bar_is_not_in_what_is_printed(folder, capsys):
@@ -334,7 +334,7 @@ def test_the_bar_is_not_in_what_is_printed(folder, capsys):
     shown = capsys.readouterr()
     assert "of 300" in shown.err
     assert "of 300" not in shown.out
-    assert "note: fn / (tp + fn) rises with mistakes" in shown.out
+    assert "warning: fn / (tp + fn) increases with mistakes" in shown.out
 
 
 def test_where_nothing_can_be_written_nothing_is_fitted(folder, capsys):
@@ -342,6 +342,6 @@ def test_where_nothing_can_be_written_nothing_is_fitted(folder, capsys):
     assert main(words.split()) == 2
     shown = capsys.readouterr()
     assert "cannot be written" in shown.err
-    assert "fitting" not in shown.err
+    assert "Fitting" not in shown.err
     assert main(f"fit {folder} --target left --out {folder}/m".split()) == 2
     assert "is a folder" in capsys.readouterr().err

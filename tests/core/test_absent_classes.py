@@ -145,8 +145,8 @@ def test_the_cases_that_were_wrong():
     two = torch.tensor([3, 3, 8, 8])
     assert AnyLoss("jaccard").score(torch.eye(10)[two], two).item() == 1.0
     y, d = rng.integers(0, 1000, 3000), rng.integers(0, 1000, 3000)
-    hits = np.mean(y == d)
-    assert anyloss.score(y, np.eye(1000)[d], "accuracy") == pytest.approx(hits, abs=1e-12)
+    correct = np.mean(y == d)
+    assert anyloss.score(y, np.eye(1000)[d], "accuracy") == pytest.approx(correct, abs=1e-12)
 
 
 # What the loss does with a class for which a perfect decision would give 0/0.
@@ -222,7 +222,7 @@ def test_samples_weigh_alike_or_by_their_valid_pixels():
 
 
 def test_a_class_that_a_remembered_batch_had_is_not_skipped():
-    """What decides are the counts of all that is counted together, not of the part at hand."""
+    """The counts of the batch and of the remembered batches decide together."""
     g = torch.Generator().manual_seed(0)
     z = torch.randn(12, 3, generator=g, dtype=torch.float64)
     y = torch.tensor([0, 1, 2, 0, 1, 2, 0, 1, 0, 1, 0, 1])  # the second half has no class 2

@@ -7,7 +7,7 @@ from anyloss._core.cell import Cell
 from anyloss.torch.batch import BACKENDS
 
 
-def test_operators_and_their_slopes_against_finite_differences():
+def test_operators_and_their_derivatives_against_finite_differences():
     def f(x, y):
         return (
             (2 * x - y / 3 + 1) ** 2 / (x * y + 0.5) - (3 - x) * (-y) + 1 / x - (+y) ** 0.5 + x**1.5
@@ -19,19 +19,19 @@ def test_operators_and_their_slopes_against_finite_differences():
     x, y, h = 1.3, 0.7, 1e-6
     result = f(Cell(x, 1.0, 0.0), Cell(y, 0.0, 1.0))
     assert result.value == pytest.approx(f(x, y), rel=1e-15)
-    assert pytest.approx((at(x + h, y) - at(x - h, y)) / (2 * h), rel=1e-8) == result.A
-    assert pytest.approx((at(x, y + h) - at(x, y - h)) / (2 * h), rel=1e-8) == result.B
+    assert pytest.approx((at(x + h, y) - at(x - h, y)) / (2 * h), rel=1e-8) == result.d_positive
+    assert pytest.approx((at(x, y + h) - at(x, y - h)) / (2 * h), rel=1e-8) == result.d_negative
 
 
-def test_division_by_zero_is_zero_with_slope_zero():
+def test_division_by_zero_is_zero_with_derivative_zero():
     for backend, zero, one in ((FLOATS, 0.0, 1.0), (NUMPY, np.zeros(2), np.ones(2))):
         for top in (zero, one):
             result = Cell(top, one, one, backend) / Cell(zero, one, one, backend)
             assert np.all(result.value == 0)
-            assert np.all(result.A == 0)
+            assert np.all(result.d_positive == 0)
         root = Cell(zero, one, one, backend) ** 0.5
         assert np.all(root.value == 0)
-        assert np.all(root.A == 0)
+        assert np.all(root.d_positive == 0)
 
 
 def test_division_by_zero_under_autograd():
@@ -49,7 +49,7 @@ def test_division_by_zero_under_autograd():
 
 def test_whole_exponents_below_one():
     assert (Cell(-2.0, 1.0, 0.0) ** -1).value == -0.5
-    assert (Cell(-2.0, 1.0, 0.0) ** -1).A == -0.25
+    assert (Cell(-2.0, 1.0, 0.0) ** -1).d_positive == -0.25
     assert (Cell(-2.0) ** -2).value == 0.25
     assert (Cell(0.0, 1.0, 0.0) ** 0).value == 1.0
     assert (Cell(0.0) ** -1).value == 0.0
@@ -65,9 +65,11 @@ def test_autograd_of_the_mirrored_sigmoid_is_exact_far_out(z):
     x = torch.tensor(z, dtype=torch.float64, requires_grad=True)
     p, q = mirrored_sigmoid(x, BACKENDS[torch.float64])
     e = np.exp(-abs(z))
-    slope = e / (1 + e) ** 2
-    assert torch.autograd.grad(p, x, retain_graph=True)[0].item() == pytest.approx(slope, rel=1e-12)
-    assert torch.autograd.grad(q, x)[0].item() == pytest.approx(-slope, rel=1e-12)
+    derivative = e / (1 + e) ** 2
+    assert torch.autograd.grad(p, x, retain_graph=True)[0].item() == pytest.approx(
+        derivative, rel=1e-12
+    )
+    assert torch.autograd.grad(q, x)[0].item() == pytest.approx(-derivative, rel=1e-12)
 
 
 def test_softmax_equals_torch_and_keeps_its_gradient_when_sure():

@@ -208,7 +208,7 @@ def test_samples_weigh_in_the_mean_over_samples():
 def test_ignored_rows():
     y, p = np.array([1, 0, -1, 1]), np.array([0.9, 0.8, 0.7, 0.1])
     assert counts(y, p, ignore_index=-1) == counts(y[y >= 0], p[y >= 0])
-    with pytest.raises(ValueError, match="one-hot labels have none"):
+    with pytest.raises(ValueError, match="and one-hot labels have none"):
         counts(np.eye(3), np.eye(3), task="multiclass", ignore_index=0)
     with pytest.raises(ValueError, match="sums over the classes of one-hot labels"):
         counts(np.ones((2, 3)), np.eye(3)[:2], task="multiclass")
@@ -252,12 +252,27 @@ def test_monai_value():
             ([0, 1], [[0.1, 0.9], [0.5, 0.5]]),
             {"step": Linear()},
             ValueError,
-            "several classes take",
+            "for several classes the step must be",
         ),
-        (([0, 1], np.eye(2)), {"step": Amplified(9.0, 0.4)}, ValueError, "several classes take"),
-        (([0, 1], np.eye(2)), {"step": Uniform(0.3)}, ValueError, "several classes take"),
+        (
+            ([0, 1], np.eye(2)),
+            {"step": Amplified(9.0, 0.4)},
+            ValueError,
+            "for several classes the step must be",
+        ),
+        (
+            ([0, 1], np.eye(2)),
+            {"step": Uniform(0.3)},
+            ValueError,
+            "for several classes the step must be",
+        ),
         (([0], [[-np.inf, 0.0]]), {"from_logits": True}, ValueError, "logits must lie in"),
-        (([0, 1], np.eye(2)), {"step": Hard(0.3)}, ValueError, "several classes take"),
+        (
+            ([0, 1], np.eye(2)),
+            {"step": Hard(0.3)},
+            ValueError,
+            "for several classes the step must be",
+        ),
         (([1, 0], [0.1, 0.2]), {"step": 0.3}, TypeError, "one of anyloss.steps; got float"),
         (([1, 0], [0.1, 0.2]), {"step": Hard}, TypeError, "got the class Hard"),
     ],
@@ -272,9 +287,9 @@ def test_bad_averages():
         score([1, 0], [0.1, 0.2], average="mean")
     with pytest.raises(ValueError, match="needs a single column or two classes; got 3"):
         score([[1, 0, 1]], [[0.1, 0.2, 0.3]], average="binary")
-    with pytest.raises(ValueError, match="needs one class per row"):
+    with pytest.raises(ValueError, match="needs one class per sample"):
         score([[1, 0, 1]], [[0.1, 0.2, 0.3]], "mcc", average="multiclass")
-    with pytest.raises(ValueError, match=r"multiclass form \(mcc, cohen_kappa, acc"):
+    with pytest.raises(ValueError, match=r"multiclass form \(accuracy, mcc, cohen_k"):
         score([1, 0], [0.1, 0.2], "f1", average="multiclass")
 
 

@@ -62,7 +62,7 @@ def test_named_metrics_as_formulas():
         ("tp + 1j", "number", 5),
         ("~tp + 1", "only", 0),
         ("tp ^ 2", "a power is written", 3),
-        ("fbeta(beta=2)", "parameters beside it", 0),
+        ("fbeta(beta=2)", "takes its parameters by name", 0),
         ("tp // fn", "operators", 3),
         ("(tp) % fn", "operators", 5),
         ("(lambda: tp)()", "sqrt", 0),

@@ -5,7 +5,7 @@ import pytest
 
 import anyloss
 from anyloss import gradient, score
-from anyloss._core.gradient import binary_slopes, column_gradient
+from anyloss._core.gradient import binary_derivatives, column_gradient
 from anyloss.steps import DEFAULT, Amplified, Hard, Linear, LogitSigmoid, RaisedCosine, Uniform
 
 STEPS = [Amplified(10.0), Amplified(20.0, 0.3), Linear(), Linear(0.1, 0.7), RaisedCosine(0.45),
@@ -121,20 +121,20 @@ def test_a_sure_and_wrong_row_keeps_its_gradient():
     assert grad[0, 0] > 0 > grad[0, 1]
 
 
-def test_slopes_of_the_textbook():
-    """F1 = 2tp / (n+ + soft positives): A and B by hand."""
-    slopes = binary_slopes(anyloss.Counts(80.0, 20.0, 30.0, 870.0), anyloss.metric("f1"))
-    assert slopes.score == pytest.approx(160 / 210)
-    assert pytest.approx((2 * 210 - 160) / 210**2) == slopes.A
-    assert pytest.approx(-160 / 210**2) == slopes.B
+def test_derivatives_of_the_textbook():
+    """F1 = 2tp / (n+ + soft positives): both derivatives by hand."""
+    found = binary_derivatives(anyloss.Counts(80.0, 20.0, 30.0, 870.0), anyloss.metric("f1"))
+    assert found.score == pytest.approx(160 / 210)
+    assert pytest.approx((2 * 210 - 160) / 210**2) == found.d_positive
+    assert pytest.approx(-160 / 210**2) == found.d_negative
 
 
 @pytest.mark.parametrize("step", [Amplified(10.0), Amplified(73.0, 0.3)], ids=repr)
 def test_the_short_form_for_a_column(step):
     y, z = column(n=40)
     mcc = anyloss.metric("mcc")
-    value, grad = column_gradient(z, y, step, lambda c: binary_slopes(c, mcc))
+    value, grad = column_gradient(z, y, step, lambda c: binary_derivatives(c, mcc))
     expected, expected_grad = gradient(y, z, mcc, step, from_logits=True)
     assert value == pytest.approx(expected, rel=1e-12)
     np.testing.assert_allclose(grad, expected_grad, rtol=1e-9, atol=1e-18)
-    assert column_gradient(z, y, step, lambda c: binary_slopes(c, mcc), False)[1] is None
+    assert column_gradient(z, y, step, lambda c: binary_derivatives(c, mcc), False)[1] is None

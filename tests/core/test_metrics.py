@@ -2,6 +2,8 @@
 
 import math
 import pickle
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +17,8 @@ from torchmetrics.functional import classification as tm
 import anyloss
 from anyloss._core.backend import NUMPY
 from anyloss._core.cell import Cell
+from anyloss._core.formula import Formula
+from anyloss.metrics import listed
 
 # Zero division: scikit-learn's zero_division=0 where it has one.
 ZERO = {"zero_division": 0.0}
@@ -157,7 +161,7 @@ def test_empty_counts_are_finite_for_floats_arrays_and_cells(name):
     cells = [Cell(np.zeros(2), 1.0, 0.0, NUMPY) for _ in range(4)]
     result = function(*cells)
     assert np.isfinite(result.value).all()
-    assert np.isfinite(result.A).all()
+    assert np.isfinite(result.d_positive).all()
 
 
 def test_functions_and_pickles():
@@ -189,7 +193,7 @@ def test_a_constant_metric_has_no_gradient():
         ("f0.5", {}, ValueError, "'fbeta\\(beta=0.5\\)'"),
         ("fbeta(2)", {}, ValueError, "by name, as in 'fbeta\\(beta=2\\)'"),
         ("fbeta(beta=2, beta=3)", {}, ValueError, "written once"),
-        ("f1()", {}, ValueError, "stands alone, as 'f1'"),
+        ("f1()", {}, ValueError, "has no parentheses, as in 'f1'"),
         ("roc-auc", {}, ValueError, "AUROCLoss"),
         ("qqqqqq", {}, ValueError, "known: "),
         (3, {}, TypeError, "got int"),
@@ -197,11 +201,11 @@ def test_a_constant_metric_has_no_gradient():
         ("cost", {"stpe": 2.0}, TypeError, "are: fn_cost, fp_cost"),
         ("fbeta", {"beta": -1.0}, ValueError, "beta of metric 'fbeta' must be a number >= 0"),
         ("fbeta", {"beta": float("nan")}, ValueError, "must be a number >= 0"),
-        (lambda tp, fn, fp, tn: "high", {}, TypeError, "must give a number"),
+        (lambda tp, fn, fp, tn: "high", {}, TypeError, "must return a number"),
         (lambda tp, fn, fp, tn: float("nan"), {}, ValueError, "finite"),
         (lambda tp, fn, fp, tn: np.sqrt(tp), {}, TypeError, "for a root"),
         (lambda tp, fn, fp, tn: tp / (tp + fp) if tp + fp else 1.0, {}, TypeError, "cannot branch"),
-        (lambda tp, fn, fp, tn: 0.0 if tp == 0 else tp / (tp + fp), {}, TypeError, "0 / 0 counts"),
+        (lambda tp, fn, fp, tn: 0.0 if tp == 0 else tp / (tp + fp), {}, TypeError, "as 0 / 0 is 0"),
         (lambda tp, fn, fp, tn: tp * (fp != 0), {}, TypeError, "cannot compare"),
         (lambda tp, fn, fp, tn, k: tp, {"k": float("inf")}, ValueError, "k .* a finite number"),
         (lambda tp: tp, {}, TypeError, "a function of tp, fn, fp, tn"),
@@ -229,8 +233,47 @@ def test_parameters_of_a_function_are_its_own_affair():
 
 
 def test_the_parameters_that_are_listed_are_the_defaults():
-    names = [name for name, _, _ in anyloss.metrics.listed() if "(" in name]
+    names = [each.name for each in listed() if "(" in each.name]
     assert "tversky(alpha=0.5, beta=0.5)" in names
     cells = {"tp": 6.0, "fn": 2.0, "fp": 3.0, "tn": 9.0}
     for name in names:
         assert anyloss.metric(name)(**cells) == anyloss.metric(name.split("(")[0])(**cells)
+
+
+def test_the_formulas_that_are_listed_are_the_metrics():
+    rng = np.random.default_rng(0)
+    for name, _, text, aliases in listed():
+        for word, value in re.findall(r"(\w+)=([\d.]+)", name):
+            text = re.sub(rf"\b{word}\b", value, text)
+        for tp, fn, fp, tn in rng.integers(1, 100, (5, 4)).astype(float):
+            cells = {"tp": tp, "fn": fn, "fp": fp, "tn": tn}
+            assert Formula(text)(**cells) == pytest.approx(anyloss.metric(name)(**cells), rel=1e-12)
+        assert all(anyloss.metric(x) == anyloss.metric(name.split("(")[0]) for x in aliases)
+
+
+def test_titles_and_meanings():
+    found = anyloss.metric("sensitivity")
+    assert (found.title, found.meaning) == (
+        "Recall",
+        "the share of the positives that are predicted positive",
+    )
+    titles = [each.title for each in listed()]
+    assert len(set(titles)) == len(titles) == len(NAMES)
+    assert all(anyloss.metric(name).meaning for name in NAMES)
+    formula = anyloss.metric("tp / (tp + fn)")
+    assert (formula.title, formula.meaning) == ("tp / (tp + fn)", "")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_metric_is_documented(name):
+    """One sentence, the formula, an example."""
+    lines = anyloss.METRICS[name].__doc__.split("\n")
+    assert lines[0].endswith(".")
+    assert lines[2].strip().startswith("`")
+    assert "    Examples:" in lines
+
+
+def test_the_document_lists_every_metric():
+    text = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text()
+    for name, title, formula, aliases in listed():
+        assert f"| `{name}` | {title} | `{formula}` | {', '.join(aliases)} |" in text

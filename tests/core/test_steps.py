@@ -1,7 +1,9 @@
 import csv
 import math
+import re
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,7 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import anyloss
-from anyloss.steps import DEFAULT, Amplified, Hard, Linear, LogitSigmoid, RaisedCosine, Uniform
+from anyloss._core.step import STEPS as REGISTERED
+from anyloss.steps import (
+    DEFAULT,
+    Amplified,
+    Hard,
+    Linear,
+    LogitSigmoid,
+    RaisedCosine,
+    Uniform,
+    register,
+)
 
 THRESHOLDS = [0.01, 0.3, 0.5, 0.9]
 STEPS = [
@@ -35,13 +47,13 @@ def test_a_step_is_a_cdf_through_one_half_at_its_threshold(step):
 
 
 @pytest.mark.parametrize("step", STEPS + LOGIT_STEPS, ids=repr)
-def test_slope_is_the_derivative(step):
+def test_the_density_is_the_derivative(step):
     x = np.linspace(-6, 6, 301) if step.on_logit else np.linspace(0.003, 0.997, 301)
     h = 1e-6
     numeric = (step.value(x + h) - step.value(x - h)) / (2 * h)
-    kinks = np.abs(np.diff(step.slope(x), prepend=0, append=0)) > 1e-3
+    kinks = np.abs(np.diff(step.derivative(x), prepend=0, append=0)) > 1e-3
     smooth = ~(kinks[1:] | kinks[:-1])
-    np.testing.assert_allclose(step.slope(x)[smooth], numeric[smooth], rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(step.derivative(x)[smooth], numeric[smooth], rtol=1e-5, atol=1e-7)
 
 
 @pytest.mark.parametrize("step", STEPS, ids=repr)
@@ -53,15 +65,15 @@ def test_mirror_is_the_step_of_the_mirrored_argument(step):
 @given(st.sampled_from(STEPS), st.floats(0, 1), st.floats(0, 1))
 @settings(max_examples=2000, deadline=None)
 def test_lipschitz_constants_of_bridging_the_gap(step, p, q):
-    """Theorem 4.1: the linear step's constant is its largest slope; scale / 4 for the sigmoid."""
+    """Theorem 4.1: the linear step's constant is its largest derivative; scale / 4 for the sigmoid."""
     constant = {
         Amplified: lambda s: s.scale / 4,
-        Linear: lambda s: max(s.slopes()),
+        Linear: lambda s: max(s.derivatives()),
         RaisedCosine: lambda s: 1 / s.delta,
         Uniform: lambda s: 1 / (2 * s.delta),
     }[type(step)](step)
     assert abs(step.value(p) - step.value(q)) <= constant * abs(p - q) + 1e-12
-    assert step.slope(p) <= constant + 1e-12
+    assert step.derivative(p) <= constant + 1e-12
 
 
 @pytest.mark.parametrize(
@@ -167,7 +179,7 @@ def test_scale_range_for_other_types():
         (lambda: LogitSigmoid(-1.0), "scale must be a positive number"),
         (lambda: LogitSigmoid(1.0, math.inf), "offset"),
         (lambda: Hard(0.0), "threshold"),
-        (lambda: LogitSigmoid().at(0.3), "has no threshold to move"),
+        (lambda: LogitSigmoid().at(0.3), "has no threshold; use a step with"),
         (lambda: anyloss.scale_range(0.7), "level must be strictly between 0 and 0.5"),
         (lambda: anyloss.scale_range(0.1, "int8"), "dtype must be one of float64"),
     ],
@@ -181,4 +193,29 @@ def test_hard_versions():
     assert Linear(threshold=0.3).hard() == Hard(0.3)
     assert LogitSigmoid(2.0, 0.0).hard() == Hard(0.5)
     assert LogitSigmoid(2.0, 1.0).hard().threshold == pytest.approx(1 / (1 + math.e))
-    np.testing.assert_array_equal(Hard(0.3).slope(P), 0)
+    np.testing.assert_array_equal(Hard(0.3).derivative(P), 0)
+
+
+def test_register_takes_steps_only():
+    with pytest.raises(TypeError, match="a subclass of anyloss.steps.Step; got <class 'int'>"):
+        register(int)
+    with pytest.raises(TypeError, match="a subclass of anyloss.steps.Step; got Hard"):
+        register(Hard())
+
+
+def test_the_guide_to_a_new_step(capsys, monkeypatch):
+    """The code of docs/add_a_step.md runs, and its step has the properties of all others."""
+    monkeypatch.setitem(REGISTERED, "Triangular", None)  # removed after the test
+    namespace = {}
+    guide = Path(__file__).parents[2] / "docs" / "add_a_step.md"
+    for block in re.findall(r"```python\n(.*?)```", guide.read_text(), re.DOTALL):
+        exec(compile(block, guide.name, "exec"), namespace)  # our own text
+    printed = re.findall(r": ([\d.]+)", capsys.readouterr().out)
+    assert [float(x) for x in printed] == [0, 0]
+    assert REGISTERED["Triangular"] is namespace["Triangular"]
+    for delta in (0.05, 0.3, 1.0):
+        for threshold in THRESHOLDS:
+            step = namespace["Triangular"](delta, threshold)
+            test_a_step_is_a_cdf_through_one_half_at_its_threshold(step)
+            test_mirror_is_the_step_of_the_mirrored_argument(step)
+            test_the_density_is_the_derivative(step)

@@ -65,7 +65,7 @@ def test_a_million_rows_are_one_sort():
     ("arguments", "message"),
     [
         (([1, 0], [0.1]), "columns of one length"),
-        (([], []), "at least one row"),
+        (([], []), "at least one sample"),
         (([[1]], [[0.1]]), "columns of one length"),
         (([1, 0], [0.1, np.nan]), "finite"),
         (([1, 2], [0.1, 0.2]), r"labels must lie in \[0, 1\]; got 1.0 to 2.0"),
@@ -104,10 +104,10 @@ def test_offsets_of_several_classes(multiclass, metric, average, seed):
 
     def at(moved):
         moved = z - moved
-        called = np.eye(classes)[moved.argmax(1)] if multiclass else (moved > 0) * 1.0
+        predicted = np.eye(classes)[moved.argmax(1)] if multiclass else (moved > 0) * 1.0
         return anyloss.score(
             y,
-            called,
+            predicted,
             chosen,
             average=average,
             task="multiclass" if multiclass else "multilabel",
@@ -125,7 +125,7 @@ def test_offsets_of_several_classes(multiclass, metric, average, seed):
 
 @pytest.mark.parametrize("metric", ["f1", "mcc", "recall", "gmean"])
 @pytest.mark.parametrize("order", [[0, 1], [1, 0]])
-def test_a_label_that_never_occurs_is_not_called(metric, order):
+def test_a_label_that_never_occurs_is_not_predicted(metric, order):
     rng = np.random.default_rng(0)
     z = np.column_stack([rng.normal(-5, 1, 60), rng.normal(size=60)])
     y = np.column_stack([np.zeros(60), z[:, 1] + rng.normal(size=60) > 0]).astype(float)

@@ -85,9 +85,11 @@ def test_scale_and_metric_by_position_or_by_name():
         AnyLoss("mcc", step=Amplified(20.0)),
     ):
         assert float(loss(Y, P)) == pytest.approx(expected, abs=1e-6)
-    with pytest.raises(TypeError, match="metric was given twice"):
+    with pytest.raises(
+        TypeError, match="metric must be given once; got it twice, as 'mcc' and as 'f1'"
+    ):
         AnyLoss("mcc", metric="f1")
-    with pytest.raises(ValueError, match="amplifying_scale is the scale of the default kind"):
+    with pytest.raises(ValueError, match="amplifying_scale cannot be combined with step=; got"):
         AnyLoss(20.0, step=Linear())
 
 
@@ -168,7 +170,7 @@ def test_class_weights_reach_the_counts_through_fit():
 
 
 def test_masked_steps_do_not_count():
-    """A sequence model with a Masking layer: rows behind the mask are no rows."""
+    """A sequence model with a Masking layer: masked steps are not counted."""
     x = RNG.normal(size=(8, 5, 4)).astype(np.float32)
     x[::2, 3:] = 0.0
     y = (RNG.random((8, 5)) < 0.4).astype(np.float32)
@@ -190,7 +192,7 @@ def test_masked_steps_do_not_count():
     assert found["f1"] == pytest.approx(f1_score(y[keep], p[keep] > 0.5), abs=1e-6)
 
 
-def test_an_epochs_score_is_that_of_all_rows():
+def test_the_score_of_an_epoch_is_that_of_all_samples():
     model = small_model(F1Loss(), metrics=[Score("f1"), Score("mcc", threshold=0.3, name="m")])
     history = model.fit(
         X, TARGET, epochs=2, batch_size=16, validation_data=(X, TARGET), verbose=0
@@ -317,7 +319,7 @@ def test_training_for_f1_beats_cross_entropy_at_one_half():
 
 
 @pytest.mark.slow("compiles a model")
-@pytest.mark.filterwarnings("ignore")  # PyTorch's own, on the way to its compiler
+@pytest.mark.filterwarnings("ignore")  # of PyTorch's compiler
 @pytest.mark.parametrize("compiled", [False, True])
 def test_compiled_and_plain_training_agree(compiled):
     if BACKEND == "torch" and compiled and not shutil.which("g++"):
@@ -439,18 +441,18 @@ def test_a_missing_backend_is_named():
         (lambda: F1Loss(-1.0), ValueError, "scale must be a positive number"),
         (lambda: F1Loss(scale=3.0), TypeError, "unknown argument 'scale'"),
         (lambda: F1Loss(400.0)(Y, P), ValueError, "scale must be at most"),
-        (lambda: F1Loss(73.0, threshold=0.3, thresholds=[0.2]), ValueError, "stands alone"),
+        (lambda: F1Loss(73.0, threshold=0.3, thresholds=[0.2]), ValueError, "cannot be combined with step= or thresholds="),
         (lambda: F1Loss(reduction="all"), ValueError, "reduction"),
         (lambda: AnyLoss(lambda tp, fn, fp, tn: tp + 1e39 * fp)(Y, keras.Variable(P)),
          ValueError, "is not finite for the counts"),
-        (lambda: Score("f1", thresholds=[0.2, 0.4]), ValueError, "merges counts"),
+        (lambda: Score("f1", thresholds=[0.2, 0.4]), ValueError, "merges the counts of batches"),
         (lambda: AnyLoss.from_config({"step": {"class_name": "os", "config": {}}}),
          ValueError, "a saved step must be one of"),
         (lambda: F1Loss(thresholds=[0.2, 0.4]).compute_confusion_matrix(Y, P),
          ValueError, "takes no thresholds="),
     ],
 )  # fmt: skip
-def test_bad_input_says_what_was_expected(call, error, match):
+def test_errors_name_what_was_expected(call, error, match):
     with pytest.raises(error, match=match):
         call()
 
@@ -462,5 +464,5 @@ def test_a_score_in_half_precision_counts_in_float32():
     assert float(meter.result()) == pytest.approx(f1_score(Y, P > 0.5), abs=1e-6)
 
 
-def test_values_are_not_looked_at_when_not_asked():
+def test_values_are_not_checked_without_validate():
     assert np.isfinite(float(F1Loss(validate=False)(Y * 2, P)))

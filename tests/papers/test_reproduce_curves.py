@@ -1,4 +1,4 @@
-"""Resampling, learning curves and pictures: exact where the papers' protocol has no chance in it."""
+"""Resampling, learning curves and figures: exact where the papers' protocol is deterministic."""
 
 import json
 import xml.etree.ElementTree as ET
@@ -10,12 +10,12 @@ import pytest
 from imblearn.over_sampling import SMOTE
 from sklearn.metrics import f1_score, log_loss
 
-from papers import curves, networks, pictures, resampling, runs, slp
+from papers import figures, learning_curves, network_training, resampling, runs, slp
 from papers.__main__ import main
-from papers.data import TABLE17, Rows, breast_cancer
+from papers.data import TABLE17, Samples, breast_cancer
 from papers.four_sets import rates
-from papers.published import figures
-from papers.text import cut
+from papers.published import published_figures
+from papers.text_tables import truncated
 
 pytestmark = pytest.mark.slow("the papers' experiments")
 
@@ -37,8 +37,9 @@ def cancer():
 def test_undersampling_is_exact_on_breast_cancer(cancer):
     """At the share that is best by F1; `python -m papers table7` runs all of them."""
     rows = resampling.scores(*cancer, rates(CANCER)["BCE"], "undersampling", 0.3)
-    found = {row["metric"]: cut(row["ours"], 3) for row in rows}
-    assert found == {name: figures(7, CANCER, name)["undersampling"] for name in resampling.METRICS}
+    found = {row["metric"]: truncated(row["ours"], 3) for row in rows}
+    expected = {x: published_figures(7, CANCER, x)["undersampling"] for x in resampling.METRICS}
+    assert found == expected
 
 
 def test_only_training_rows_are_resampled_and_with_seed_0(cancer):
@@ -57,10 +58,11 @@ def test_the_best_share_is_compared_and_all_are_kept(tmp_path, monkeypatch, canc
     monkeypatch.setattr(resampling, "SHARES", (0.2, 0.7))
     monkeypatch.setattr(resampling, "SAMPLERS", ("SMOTE",))
     monkeypatch.setitem(TABLE17, "breast-cancer", (CANCER, lambda folder: cancer))
-    table, absent = resampling.table7(["breast-cancer"], out=tmp_path / "scores.csv")
+    request = runs.Request(tmp_path / "scores.csv", datasets=("breast-cancer",))
+    table, missing = resampling.table7(request)
     assert len(table) == 6
     assert set(table.loc[table["published"].notna(), "share"]) == {0.7}
-    text = resampling.table7_text(table, absent)
+    text = resampling.table7_text(table, missing)
     assert text.endswith("exact matches: 3 of 3")
     assert "breast-cancer  SMOTE         0.7  f1                     0.930  0.930159" in text
 
@@ -69,10 +71,11 @@ def test_the_best_share_is_compared_and_all_are_kept(tmp_path, monkeypatch, canc
 
 
 def test_achievement_rates_are_exact_on_breast_cancer(tmp_path, cancer):
-    table, _ = curves.table9(["breast-cancer"], out=tmp_path / "rates.csv")
+    request = runs.Request(tmp_path / "rates.csv", datasets=("breast-cancer",))
+    table, _ = learning_curves.table9(request)
     assert len(table) == 10
     assert table["agrees"].all(), table[~table["agrees"]]
-    assert curves.table9_text(table, {}).endswith("exact matches: 10 of 10")
+    assert learning_curves.table9_text(table, {}).endswith("exact matches: 10 of 10")
     record = json.loads((tmp_path / "rates.json").read_text())
     assert record["figures"] == "Table 9"
 
@@ -83,18 +86,18 @@ def test_losses_are_those_of_scikit_learn(cancer):
     w = np.random.default_rng(0).normal(size=(1, X.shape[1])) * 9  # sure rows: soft is hard
     train = folds[0][0]
     z = X[train] @ w[0]
-    assert curves.losses(w, X, cancer.y, folds, "L_F1")[0] == pytest.approx(
+    assert learning_curves.losses(w, X, cancer.y, folds, "L_F1")[0] == pytest.approx(
         1 - f1_score(cancer.y[train], z > 0), abs=1e-3
     )
     small = w / 90
     p = 1 / (1 + np.exp(-X[train] @ small[0]))
-    assert curves.losses(small, X, cancer.y, folds, "BCE")[0] == pytest.approx(
+    assert learning_curves.losses(small, X, cancer.y, folds, "BCE")[0] == pytest.approx(
         log_loss(cancer.y[train], p)
     )
 
 
 def drawn(path):
-    """The number of lines in a picture, which must be well-formed."""
+    """The number of groups in an SVG file, which must be well-formed."""
     return len(ET.parse(path).findall(".//{*}g[@id]"))
 
 
@@ -102,7 +105,9 @@ def test_figure_5_is_drawn(tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(80, 2))
     monkeypatch.setitem(
-        TABLE17, "random", ("random_10000", lambda folder: Rows(X, (X[:, 0] > 0.5).astype(float)))
+        TABLE17,
+        "random",
+        ("random_10000", lambda folder: Samples(X, (X[:, 0] > 0.5).astype(float))),
     )
     out = tmp_path / "figure5.csv"
     assert main(["figure5", "--dataset", "random", "--out", str(out)]) == 0
@@ -119,9 +124,9 @@ def test_figure_5_is_drawn(tmp_path, monkeypatch):
 def test_figure_2_has_the_points_that_the_paper_names(tmp_path, capsys):
     out = tmp_path / "figure2.csv"
     assert main(["figure2", "--out", str(out)]) == 0
-    told = capsys.readouterr().out
-    assert "  5  0.1            0.12  0.12" in told
-    assert "100  0.9             1.0   1.0" in told
+    shown = capsys.readouterr().out
+    assert "  5  0.1            0.12  0.12" in shown
+    assert "100  0.9             1.0   1.0" in shown
     first = out.with_suffix(".svg").read_bytes()
     main(["figure2", "--out", str(out)])
     assert out.with_suffix(".svg").read_bytes() == first
@@ -130,7 +135,7 @@ def test_figure_2_has_the_points_that_the_paper_names(tmp_path, capsys):
 
 
 def plain_curve(X, y, scale, rate, steps):
-    """As the paper prints it: 1 - a is a subtraction, so that a sure row has slope 0."""
+    """As printed in the paper: 1 - a is a subtraction, so that a saturated row has gradient 0."""
     w, found = np.zeros(X.shape[1]), []
     for _ in range(steps):
         p = 1 / (1 + np.exp(-X @ w))
@@ -147,20 +152,20 @@ def test_learning_stops_by_saturation_and_not_by_rounding(cancer):
     X, y = slp.with_intercept(cancer.X), cancer.y
     last = {}
     for scale in (10, 73, 100):
-        stable = pictures.learning_curve(X, y, scale, 1.0, 40)
+        stable = figures.learning_curve(X, y, scale, 1.0, 40)
         np.testing.assert_allclose(stable, plain_curve(X, y, scale, 1.0, 40), atol=1e-6)
         last[scale] = stable[-1]
     assert last[10] < 0.1
     assert last[73] == pytest.approx(last[100], abs=1e-3)  # 73 is within Table 1's range
     assert last[73] > 0.2
-    slow = pictures.learning_curve(X, y, 100, 0.01, 40)
+    slow = figures.learning_curve(X, y, 100, 0.01, 40)
     assert slow[-1] < 0.05
 
 
 def test_figure_3_is_drawn(tmp_path, monkeypatch):
-    monkeypatch.setattr(pictures, "STEPS", 12)
+    monkeypatch.setattr(figures, "STEPS", 12)
     out = tmp_path / "figure3.csv"
-    text = pictures.figure3(runs.Request(out))
+    text = figures.figure3(runs.Request(out))
     assert "saturation" in text
     assert len(pd.read_csv(out)) == 2 * 5 * 12
     assert drawn(out.with_suffix(".svg")) > 10
@@ -169,9 +174,9 @@ def test_figure_3_is_drawn(tmp_path, monkeypatch):
 @needs_shared
 def test_figure_4_shows_the_authors_scores_and_ours(tmp_path, monkeypatch):
     monkeypatch.setattr("papers.many_sets.QUICK_ROWS", 310)
-    monkeypatch.setattr(networks.scores, "__defaults__", (networks.HIDDEN, 2))
+    monkeypatch.setattr(network_training.scores, "__defaults__", (network_training.HIDDEN, 2))
     out = tmp_path / "figure4.csv"
-    pictures.figure4(runs.Request(out, SHARED, quick=True))
+    figures.figure4(runs.Request(out, SHARED, quick=True))
     table = pd.read_csv(out)
     counted = table.groupby("model")["dataset"].nunique()
     assert counted["SLP, paper"] == counted["MLP, paper"] == 102

@@ -137,7 +137,7 @@ def test_gmean_equals_imbalanced_learns_also_with_absent_classes(
 
 
 def repeated(y, decided, weight):
-    """Each sample as often as its weight says."""
+    """Each sample as often as its weight."""
     return np.repeat(y, weight.astype(int)), np.repeat(decided, weight.astype(int))
 
 

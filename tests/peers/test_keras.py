@@ -250,7 +250,7 @@ def test_decisions_outside_zero_and_one_are_refused():
         AnyLoss("f1", task="binary")(y, p)
 
 
-def test_an_empty_mask_has_the_loss_that_zero_division_says():
+def test_an_empty_mask_has_the_loss_of_zero_division():
     y = p = np.zeros((1, 4), np.float32)
     assert float(keras.losses.Dice()(y, p)) == pytest.approx(1.0)
     for zero_division, loss in ((0, 1.0), (1, 0.0)):

@@ -1,4 +1,4 @@
-"""The report: its numbers are scikit-learn's, and a browser shows it."""
+"""The report: its numbers are those of scikit-learn, and a browser shows it."""
 
 import base64
 import dataclasses
@@ -21,7 +21,7 @@ from sklearn.preprocessing import StandardScaler
 import anyloss
 from anyloss.report import curves, render, words, write
 from anyloss.sklearn import AnyLossClassifier
-from anyloss.tabular.result import Importance, Result, Rival
+from anyloss.tabular.result import Baseline, Importance, Result
 
 SECTIONS = [
     "answer", "decisions", "threshold", "training", "ranking", "baselines", "columns", "data", "again",
@@ -39,7 +39,7 @@ NASTY = {
 
 @pytest.fixture(scope="module")
 def result():
-    """A true model of noisy data, so that it makes errors worth a report."""
+    """A real model of noisy data, so that it makes errors."""
     data = load_breast_cancer()
     y = 1 - data.target  # malignant is positive
     rng = np.random.default_rng(0)
@@ -47,14 +47,14 @@ def result():
     X, X_test, y, y_test = train_test_split(X, y, test_size=0.3, stratify=y, random_state=0)
     model = AnyLossClassifier("f1", pos_label=1, random_state=0).fit(X, y)
     plain = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, y)
-    p, rival = model.predict_proba(X_test)[:, 1], plain.predict(X_test)
+    p, other_decisions = model.predict_proba(X_test)[:, 1], plain.predict(X_test)
     draws = [rng.integers(0, len(y_test), len(y_test)) for _ in range(200)]
     ours, theirs = (
-        np.array([metrics.f1_score(y_test[i], called[i]) for i in draws])
-        for called in (p > 0.5, rival)
+        np.array([metrics.f1_score(y_test[i], decisions[i]) for i in draws])
+        for decisions in (p > 0.5, other_decisions)
     )
     found = permutation_importance(model, X_test, y_test, n_repeats=3, random_state=0)
-    score, other = metrics.f1_score(y_test, p > 0.5), metrics.f1_score(y_test, rival)
+    score, other = (metrics.f1_score(y_test, d) for d in (p > 0.5, other_decisions))
     steps = np.arange(len(model.history_))
     return Result(
         model=model,
@@ -69,14 +69,14 @@ def result():
         y_test=y_test,
         p_test=p,
         curve=np.column_stack([steps, model.history_, model.history_]),
-        rivals=(
-            Rival(
+        baselines=(
+            Baseline(
                 "cross-entropy at 0.5",
                 other,
                 score - other,
                 tuple(np.quantile(ours - theirs, [0.025, 0.975])),
             ),
-            Rival("always malignant", 0.545, score - 0.545, (0.13, 0.3)),
+            Baseline("always malignant", 0.545, score - 0.545, (0.13, 0.3)),
         ),
         candidates={"linear": 0.83, "mlp": 0.81},
         importances=tuple(
@@ -86,7 +86,7 @@ def result():
             "rows": 569, "train_rows": len(y), "test_rows": len(y_test), "positives": 212,
             "columns": 30, "numbers": 30, "texts": 0, "missing": 0.0004, "dropped": ["id"],
         },
-        warnings=("column 'worst area' alone nearly gives the label.",),
+        warnings=("column 'worst area' alone nearly determines the label.",),
         settings={
             "command": "anyloss fit cancer.csv --target diagnosis --metric f1 --out model/",
             "source": "cancer.csv", "seed": 0, "test_share": 0.3, "date": "2026-11-16",
@@ -96,7 +96,7 @@ def result():
 
 
 def text_of(page):
-    """What a reader sees: one line, without tags, isolates and hard spaces."""
+    """The visible text on one line, without tags, isolates and no-break spaces."""
     body = re.sub(r"<style>.*?</style>", " ", page, flags=re.DOTALL)
     plain = html.unescape(re.sub(r"<[^>]+>", " ", body))
     return " ".join(re.sub("[\u2068\u2069]", "", plain).split())
@@ -106,8 +106,8 @@ def pictures_of(page):
     return [ElementTree.fromstring(x) for x in re.findall(r"<svg.*?</svg>", page, re.DOTALL)]
 
 
-def with_votes(result, y, p, metric="f1", **changes):
-    """A result for other rows and votes."""
+def with_values(result, y, p, metric="f1", **changes):
+    """A result for other labels and decision values."""
     y, p = np.asarray(y), np.asarray(p, dtype=float)
     score = anyloss.score(y, p, metric)
     return dataclasses.replace(
@@ -116,53 +116,64 @@ def with_votes(result, y, p, metric="f1", **changes):
     )  # fmt: skip
 
 
+def shown(name):
+    """The title and the meaning of a metric, as the page shows them."""
+    return f"{anyloss.metric(name).title} {anyloss.metric(name).meaning}"
+
+
 def test_the_numbers_are_those_of_scikit_learn(result):
     text = text_of(render(result))
     y, p = result.y_test, result.p_test
-    called = p > 0.5
-    (tn, fp), (fn, tp) = metrics.confusion_matrix(y, called)
+    decisions = p > 0.5
+    (tn, fp), (fn, tp) = metrics.confusion_matrix(y, decisions)
     low, high = result.interval
     assert (
-        f"F1 is {metrics.f1_score(y, called):.2f} (95 %: {low:.2f} to {high:.2f}) on {len(y)} rows "
-        f"the model had never seen: it finds {100 * tp / (tp + fn):.0f} % of diagnosis = malignant "
-        f"({tp} of {tp + fn}) and is right in {100 * tp / (tp + fp):.0f} % of its alarms "
-        f"({tp} of {tp + fp})."
+        f"F1 is {metrics.f1_score(y, decisions):.2f} (95 % interval: {low:.2f} to {high:.2f}) on "
+        f"{len(y)} test rows that the model has not seen. The model finds "
+        f"{100 * tp / (tp + fn):.0f} % of the rows with diagnosis = malignant ({tp} of {tp + fn}), "
+        f"and {100 * tp / (tp + fp):.0f} % of the positive predictions ({tp} of {tp + fp}) are "
+        "correct."
     ) in text
-    for number, word in ((tp, "found"), (fn, "missed"), (fp, "false alarms"), (tn, "left alone")):
-        assert f"{number} {word}" in text
+    for number, title in (
+        (tp, "true positives"),
+        (fn, "false negatives"),
+        (fp, "false positives"),
+        (tn, "true negatives"),
+    ):
+        assert f"{number} {title}" in text
     for name, reference in (
-        ("Precision the share of alarms that are right", metrics.precision_score(y, called)),
-        ("Recall the share of positives that are found", metrics.recall_score(y, called)),
-        ("the mean of recall and specificity", metrics.balanced_accuracy_score(y, called)),
-        ("decision and label, in [-1, 1]", metrics.matthews_corrcoef(y, called)),
-        ("the share of rows decided rightly", metrics.accuracy_score(y, called)),
-        ("Average precision", metrics.average_precision_score(y, p)),
-        ("Area under the curve", metrics.roc_auc_score(y, p)),
-        ("cross-entropy at 0.5", result.rivals[0].score),
+        (shown("precision"), metrics.precision_score(y, decisions)),
+        (shown("recall"), metrics.recall_score(y, decisions)),
+        (shown("balanced_accuracy"), metrics.balanced_accuracy_score(y, decisions)),
+        (shown("mcc"), metrics.matthews_corrcoef(y, decisions)),
+        (shown("accuracy"), metrics.accuracy_score(y, decisions)),
+        ("Average precision:", metrics.average_precision_score(y, p)),
+        ("Area under the curve:", metrics.roc_auc_score(y, p)),
+        ("cross-entropy at 0.5", result.baselines[0].score),
     ):
         assert f"{name} {reference:.3f}" in text
     best = max(metrics.f1_score(y, p > t) for t in p)
-    assert f"with {best:.3f}: what luck could add" in text
-    moved = text_of(render(with_votes(result, y, p**3, interval=(0.6, 0.7))))
-    assert f"with {best:.3f}: more than luck explains." in moved
+    assert f"with a score of {best:.3f}. That is within the 95 % interval" in text
+    moved = text_of(render(with_values(result, y, p**3, interval=(0.6, 0.7))))
+    assert f"with a score of {best:.3f}. That is above the 95 % interval" in moved
     first = max(result.importances, key=lambda each: each.drop)
     assert f"{first.column}: {first.drop:.3f} {first.drop:.3f} ± {first.deviation:.3f}" in text
 
 
-def test_what_the_data_are_and_how_to_do_it_again(result):
+def test_the_facts_about_the_data_and_how_to_reproduce_the_result(result):
     text = text_of(render(result))
     for part in (
         "1 warning about the data",
-        "Column 'worst area' alone nearly gives the label.",
-        "37 % of the rows (212 of 569); taken as positive because it is the rarer class",
-        "569: 398 to train, 171 to test",
-        "Empty cells 0.1 %",
-        "Columns left out id",
-        "the 15 largest of 30 measured",
+        "Column 'worst area' alone nearly determines the label.",
+        "37 % of the rows (212 of 569); this is the positive class because it is the rarer one",
+        "569 (398 training rows, 171 test rows)",
+        "Missing values 0.1 % of the cells",
+        "Columns not used id",
+        "the 15 largest of 30 columns",
         "Seed 0",
-        "30 % of the rows, both classes in proportion",
+        "30 % of the rows, with both classes in proportion",
         f"anyloss {anyloss.__version__}",
-        "The vote is not a probability",
+        "The decision value is not a calibrated probability",
         "linear chosen 0.830",
     ):
         assert part in text
@@ -178,8 +189,9 @@ def test_the_line_is_the_metric_at_every_threshold(result):
     x, y = curves.against_threshold(result.y_test, result.p_test, anyloss.metric("mcc"))
     assert len(x) > 150
     for threshold, value in zip(x[1:], y[1:], strict=True):
-        called = result.p_test > threshold
-        assert value == pytest.approx(metrics.matthews_corrcoef(result.y_test, called), abs=1e-12)
+        decisions = result.p_test > threshold
+        expected = metrics.matthews_corrcoef(result.y_test, decisions)
+        assert value == pytest.approx(expected, abs=1e-12)
     at_half = y[np.searchsorted(x, 0.5, side="right") - 1]
     assert at_half == pytest.approx(anyloss.score(result.y_test, result.p_test, "mcc"))
 
@@ -188,10 +200,12 @@ def test_thousands_of_rows_keep_their_shape():
     rng = np.random.default_rng(0)
     y = rng.random(200_000) < 0.01
     p = 1 / (1 + np.exp(-rng.normal(size=len(y)) - 2.5 * y + 5))
-    false_alarms, recall, _ = metrics.roc_curve(y, p)
+    false_positive_rate, recall, _ = metrics.roc_curve(y, p)
     curve = curves.roc(y, p)
     assert 100 < len(curve.x) <= 300
-    whole, shown = (np.column_stack(points) for points in ((false_alarms, recall), curve[:2]))
+    whole, shown = (
+        np.column_stack(points) for points in ((false_positive_rate, recall), curve[:2])
+    )
     assert cdist(whole, shown, "cityblock").min(axis=1).max() < 2 / 298
     x, scores = curves.against_threshold(y * 1, p, anyloss.metric("f1"))
     assert (x[0], x[-1], len(x) <= 300) == (0, 1, True)
@@ -213,7 +227,7 @@ def test_names_are_text_and_nothing_else(result):
     names = list(NASTY.values())
     nasty = dataclasses.replace(
         result, target=names[0], positive=names[1], negative=names[2], model_name=names[3],
-        rivals=tuple(dataclasses.replace(result.rivals[0], name=x) for x in names),
+        baselines=tuple(dataclasses.replace(result.baselines[0], name=x) for x in names),
         importances=tuple(Importance(x, 0.1, 0.01) for x in names),
         candidates=dict.fromkeys(names, 0.5), warnings=tuple(names),
         facts={**result.facts, "dropped": names * 5},
@@ -235,29 +249,32 @@ def test_names_are_text_and_nothing_else(result):
     [
         (0.7, -0.01, 0.05, "There is no clear difference from the best baseline, b (0.700)"),
         (0.7, 0.0, 0.05, "There is no clear difference"),
-        (0.7, 0.01, 0.05, "clearly better than the best baseline, b (0.700)"),
+        (0.7, 0.01, 0.05, "The model is clearly better than the best baseline, b (0.700)"),
         (0.7, -0.05, -0.01, "The baseline b (0.700) is clearly better"),
     ],
 )
 def test_the_best_baseline_is_judged_honestly(result, score, low, high, words_of_it):
-    rivals = Rival("a", 0.2, 0.5, (0.4, 0.6)), Rival("b", score, (low + high) / 2, (low, high))
-    text = text_of(words.against_baselines(dataclasses.replace(result, rivals=rivals)))
+    others = (
+        Baseline("a", 0.2, 0.5, (0.4, 0.6)),
+        Baseline("b", score, (low + high) / 2, (low, high)),
+    )
+    text = text_of(words.against_baselines(dataclasses.replace(result, baselines=others)))
     assert words_of_it in text
 
 
 ODD = {
     "bare": lambda r: dataclasses.replace(
-        r, rivals=(), importances=(), candidates={}, warnings=(), curve=np.zeros((0, 3))
+        r, baselines=(), importances=(), candidates={}, warnings=(), curve=np.zeros((0, 3))
     ),
-    "two positives": lambda r: with_votes(r, [1, 1, 0, 0, 0], [0.9, 0.2, 0.6, 0.1, 0.1]),
-    "no alarm": lambda r: with_votes(r, [1, 0, 0], [0.4, 0.4, 0.4]),
-    "one class": lambda r: with_votes(r, [0, 0, 0], [0.4, 0.6, 0.1]),
-    "one row": lambda r: with_votes(r, [1], [1.0]),
-    "perfect": lambda r: with_votes(r, [1, 0, 0], [1.0, 0.0, 0.0], interval=(1.0, 1.0)),
-    "money": lambda r: with_votes(
+    "two positives": lambda r: with_values(r, [1, 1, 0, 0, 0], [0.9, 0.2, 0.6, 0.1, 0.1]),
+    "no positive prediction": lambda r: with_values(r, [1, 0, 0], [0.4, 0.4, 0.4]),
+    "one class": lambda r: with_values(r, [0, 0, 0], [0.4, 0.6, 0.1]),
+    "one row": lambda r: with_values(r, [1], [1.0]),
+    "perfect": lambda r: with_values(r, [1, 0, 0], [1.0, 0.0, 0.0], interval=(1.0, 1.0)),
+    "money": lambda r: with_values(
         r, [1, 1, 0, 0] * 50, [0.9, 0.2, 0.6, 0.1] * 50, "100*tp - 300*fp", interval=(-2e4, 3e3)
     ),
-    "negative": lambda r: with_votes(r, [1, 0], [0.1, 0.9], "mcc", interval=(-1.0, -0.5)),
+    "negative": lambda r: with_values(r, [1, 0], [0.1, 0.9], "mcc", interval=(-1.0, -0.5)),
     "one step": lambda r: dataclasses.replace(r, curve=np.array([[5.0, 0.5, 0.5]])),
     "no soft score": lambda r: dataclasses.replace(
         r, curve=np.array([[0.0, np.nan, 0.5], [1.0, np.nan, 0.6]])
@@ -265,7 +282,9 @@ ODD = {
     "nothing known": lambda r: dataclasses.replace(
         r,
         interval=(np.nan, np.nan),
-        rivals=(Rival("a", np.nan, np.nan, (np.nan, np.nan)), Rival("b", 0.5, 0.0, (0.0, 0.0))),
+        baselines=(
+            Baseline("a", np.nan, np.nan, (np.nan, np.nan)), Baseline("b", 0.5, 0.0, (0.0, 0.0)),
+        ),
         importances=(Importance("x", np.nan, np.nan), Importance("y", 0.0, np.nan)),
         curve=np.full((4, 3), np.nan),
     ),
@@ -287,28 +306,32 @@ def test_odd_results_give_a_whole_page(result, odd):
                 assert top <= float(part.get(key, top)) <= top + height
 
 
-def test_odd_results_say_what_is_missing(result):
+def test_odd_results_name_what_is_missing(result):
     bare = text_of(render(ODD["bare"](result)))
     for part in (
-        "It was not compared with other ways of training.",
-        "No record of the training was kept",
-        "The influence of the columns was not measured.",
-        "Nothing suspicious was found.",
+        "The model was not compared with baselines.",
+        "There is no record of the training of this model.",
+        "The importance of the columns was not measured.",
+        "There are no warnings about the data.",
     ):
         assert part in bare
-    assert "and raises no alarm." in text_of(render(ODD["no alarm"](result)))
+    silent = text_of(render(ODD["no positive prediction"](result)))
+    assert "and the model predicts no row as positive." in silent
     one = text_of(render(ODD["one class"](result)))
-    assert "none of them is diagnosis = malignant; it is right in 0 % of its alarms (0 of 1)" in one
-    assert "the test rows are of one" in one
+    assert (
+        "No test row has diagnosis = malignant, and 0 % of the positive predictions (0 of 1) "
+        "are correct."
+    ) in one
+    assert "These curves need test rows of both classes; there is only one." in one
     money = text_of(render(ODD["money"](result)))
-    assert "The score is −10,000 (95 %: −20,000 to 3,000) on 200 rows" in money
+    assert "The score is −10,000 (95 % interval: −20,000 to 3,000) on 200 test rows" in money
     assert "The score: 100*tp - 300*fp." in money
 
 
 def test_one_file_that_asks_for_nothing(result, tmp_path):
     rng = np.random.default_rng(0)
     y = rng.random(20_000) < 0.2
-    large = with_votes(result, y * 1, (0.3 * y + 0.7 * rng.random(len(y))).clip(0, 1))
+    large = with_values(result, y * 1, (0.3 * y + 0.7 * rng.random(len(y))).clip(0, 1))
     path = write(large, tmp_path / "report.html")
     page = path.read_text(encoding="utf-8")
     assert page.startswith("<!doctype html>")
@@ -320,7 +343,7 @@ def test_one_file_that_asks_for_nothing(result, tmp_path):
 
 @pytest.fixture(scope="module")
 def browser():
-    """Debian's Chromium without a window."""
+    """Chromium without a window."""
     webdriver = pytest.importorskip("selenium.webdriver")
     chromium, driver = (shutil.which(x) for x in ("chromium", "chromedriver"))
     if not (chromium and driver):
@@ -380,7 +403,7 @@ def test_no_page_is_wider_than_its_screen(browser, result, tmp_path, width, odd)
     changed = dataclasses.replace(
         result, target=names[0], positive=names[-5 % len(names)], negative=names[-1],
         importances=tuple(Importance(x, 0.1, 0.01) for x in names),
-        rivals=tuple(Rival(x, 0.5, 0.1, (0.0, 0.2)) for x in names), warnings=tuple(names),
+        baselines=tuple(Baseline(x, 0.5, 0.1, (0.0, 0.2)) for x in names), warnings=tuple(names),
     )  # fmt: skip
     show(browser, write(changed, tmp_path / "report.html"), width)
     assert browser.execute_script("return document.documentElement.scrollWidth") <= width

@@ -1,4 +1,4 @@
-"""TableEncoder: data frames as a CSV file gives them, as numbers without gaps."""
+"""TableEncoder: data frames from CSV files as numbers without missing values."""
 
 import io
 import json
@@ -135,7 +135,7 @@ def test_columns_are_found_by_name():
 def test_names_that_are_no_text():
     encoder = TableEncoder().fit(pd.DataFrame({0: [1, 2], 1: ["a", "b"]}))
     assert encoder.get_feature_names_out().tolist() == ["0", "1=a", "1=b"]
-    with pytest.raises(ValueError, match="distinct column names; got '1' twice"):
+    with pytest.raises(ValueError, match="distinct column names; got '1' more than once"):
         TableEncoder().fit(pd.DataFrame({1: [1, 2], "1": [1, 2]}))
 
 
@@ -191,7 +191,7 @@ def test_nearly_all_dates_are_dates_and_text_like_dates_is_text():
     ("column", "message"),
     [
         ([1.0, np.inf, -np.inf], "finite numbers; got 2 infinite: replace"),
-        ([[1], [2], None], "got values of 'list': make them all"),
+        ([[1], [2], None], "got values of 'list': convert all of them"),
         ([{}, {}, {}], "got values of 'dict'"),
         (["a", 1, 2.5], "got values of 'float', 'int', 'str'"),
         ([b"a", b"b", None], "got values of 'bytes'"),
@@ -219,8 +219,8 @@ def test_identifiers_are_refused():
     [
         (pd.DataFrame({"a": []}), "got 0 rows and 1 columns"),
         (pd.DataFrame(index=[0, 1]), "got 2 rows and 0 columns"),
-        (pd.DataFrame([[1, 2], [3, 4]], columns=["a", "a"]), "got 'a' twice"),
-        (pd.DataFrame({"a": [1, 1], "b": None}), "all of 'a', 'b' are constant or missing"),
+        (pd.DataFrame([[1, 2], [3, 4]], columns=["a", "a"]), "got 'a' more than once"),
+        (pd.DataFrame({"a": [1, 1], "b": None}), "all of 'a', 'b' are constant or empty"),
         (pd.DataFrame(np.ones((2, 12))), "'9' and 2 more are constant"),
     ],
 )
@@ -262,7 +262,9 @@ def test_columns_that_changed_after_fit_are_refused(change, message):
 
 @pytest.mark.parametrize("most", [1, 2.5, True, "all"])
 def test_max_categories_is_checked(most):
-    with pytest.raises(ValueError, match="max_categories must be an integer from 2 on, or None"):
+    with pytest.raises(
+        ValueError, match="max_categories must be an integer of at least 2, or None"
+    ):
         TableEncoder(max_categories=most).fit(read())
 
 
@@ -294,7 +296,7 @@ def test_a_fitted_pipeline_takes_gaps_in_a_column_that_had_none():
 
 
 def nasty(n=60, seed=0):
-    """Columns that are hard to store: gaps, quotes, unicode, rare values, numbers of any size."""
+    """Columns that are hard to store: missing values, quotes, unicode, rare and huge values."""
     rng = np.random.default_rng(seed)
     words = [
         "",

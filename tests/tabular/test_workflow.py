@@ -1,4 +1,4 @@
-"""From a table to a model: the functions behind the command line, one by one."""
+"""From a table to a model: the functions behind the command line."""
 
 import gzip
 import json
@@ -14,20 +14,31 @@ from sklearn import metrics as sk
 from sklearn.datasets import load_breast_cancer
 
 import anyloss
-from anyloss._core.formula import Formula
-from anyloss.metrics import listed
-from anyloss.tabular import compare_table, fit_table, load, predict_table, read_table, save
-from anyloss.tabular.comparing import METHODS, Contest, corrected_interval, verdict
-from anyloss.tabular.judging import difference_interval, importances, rivals, score_interval
+from anyloss.tabular import (
+    Baseline,
+    compare_table,
+    fit_table,
+    load,
+    predict_table,
+    read_table,
+    save,
+)
+from anyloss.tabular.comparing import METHODS, Comparison, corrected_interval, recommendation
+from anyloss.tabular.evaluating import (
+    baselines,
+    difference_interval,
+    importances,
+    score_interval,
+)
 from anyloss.tabular.logs import write_logs
 from anyloss.tabular.onnx import export
 from anyloss.tabular.predicting import neutral
-from anyloss.tabular.preparing import alone, prepare, split_rows
+from anyloss.tabular.preparing import prepare_table, single_column_aucs, split_rows
 from anyloss.tabular.reading import numbers_in_text
 
 
 def customers(n=400, seed=0):
-    """Mixed columns with gaps; who is old and from Rome leaves."""
+    """Mixed columns with missing values; old customers from Rome leave."""
     rng = np.random.default_rng(seed)
     frame = pd.DataFrame(
         {
@@ -81,7 +92,7 @@ def test_files_as_they_come(tmp_path, content, expected):
     assert read_table(tmp_path / "a.csv.gz").to_dict("list") == expected
 
 
-def test_what_is_said_about_a_file_is_taken(tmp_path):
+def test_a_given_separator_and_encoding_are_used(tmp_path):
     (tmp_path / "a.csv").write_text("a!b\n1!\u0436\n", encoding="cp1251")
     found = read_table(tmp_path / "a.csv", separator="!", encoding="cp1251")
     assert found.to_dict("list") == {"a": [1], "b": ["\u0436"]}
@@ -98,10 +109,10 @@ def test_what_is_said_about_a_file_is_taken(tmp_path):
     ("content", "message"),
     [
         (b"", "is empty"),
-        (b"\n\n", "no line of names"),
-        (b"a,b\n", "a line of names and no rows"),
-        (b"a,b,a\n1,2,3\n", "columns of one name, 'a'"),
-        (b"a,b\n1,2\n1,2,3\n", "rows of 3 fields and 2 names"),
+        (b"\n\n", "has no column names"),
+        (b"a,b\n", "has column names but no rows"),
+        (b"a,b,a\n1,2,3\n", "distinct column names; got 'a' more than once"),
+        (b"a,b\n1,2\n1,2,3\n", "rows of 3 fields but 2 column names"),
         (b'a,b\n"1,2\n', "cannot be read as utf-8 with the separator ','"),
         (b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 9, "is not a text file"),
         (np.random.default_rng(0).bytes(4000), "is not a text file"),
@@ -123,9 +134,9 @@ def test_parquet(tmp_path):
     frame[:0].to_parquet(tmp_path / "none.parquet")
     (tmp_path / "bad.parquet").write_bytes(b"a,b\n1,2\n")
     for name, message in (
-        ("none", "has columns and no rows"),
+        ("none", "has columns but no rows"),
         ("bad", "cannot be read as Parquet"),
-        ("absent", "is not there"),
+        ("absent", "does not exist"),
     ):
         with pytest.raises(ValueError, match=message):
             read_table(tmp_path / f"{name}.parquet")
@@ -134,7 +145,7 @@ def test_parquet(tmp_path):
 def test_numbers_with_a_few_other_cells():
     frame = pd.DataFrame({"pay": ["1", "2"] * 50 + [" ", "?"], "code": ["1", "x"] * 51})
     assert numbers_in_text(frame) == [
-        "column 'pay': cells that are no numbers count as missing (2, such as ' ')"
+        "column 'pay': cells that are not numbers are treated as missing (2, such as ' ')"
     ]
     assert frame["pay"].sum() == 150
     assert frame["code"].tolist() == ["1", "x"] * 51
@@ -146,76 +157,81 @@ def test_numbers_with_a_few_other_cells():
 def test_the_positive_class():
     frame = customers()
     rarer = frame["left"].value_counts().idxmin()
-    task = prepare(frame, "left")
-    assert (task.positive, task.y.sum()) == (rarer, (frame["left"] == rarer).sum())
-    assert prepare(frame, "left", positive="no").y.sum() == (frame["left"] == "no").sum()
-    against_rest = prepare(frame, "city", positive="Rome")
+    table = prepare_table(frame, "left")
+    assert (table.positive, table.y.sum()) == (rarer, (frame["left"] == rarer).sum())
+    assert prepare_table(frame, "left", positive="no").y.sum() == (frame["left"] == "no").sum()
+    against_rest = prepare_table(frame, "city", positive="Rome")
     assert against_rest.negative == "not Rome"
     assert against_rest.y.sum() == (frame["city"] == "Rome").sum()
-    assert against_rest.warnings == ["rows without a value in 'city' are left out (45)"]
+    assert against_rest.warnings == ["rows without a value in 'city' are not used (45 of 400 rows)"]
 
 
 def test_labels_of_numbers_are_named_as_in_the_file():
     frame = pd.DataFrame({"x": range(100, 0, -1), "y": [1.0, 0.0, 0.0, None] * 25})
-    task = prepare(frame, "y")
-    assert (task.positive, task.negative, len(task.y)) == ("1", "0", 75)
+    table = prepare_table(frame, "y")
+    assert (table.positive, table.negative, len(table.y)) == ("1", "0", 75)
     frame["y"] = frame["x"] > 70
-    assert prepare(frame, "y").positive == "True"
-    assert list(prepare(frame.set_axis([0, 1], axis=1) ** 2, "1").frame) == ["0"]
+    assert prepare_table(frame, "y").positive == "True"
+    assert list(prepare_table(frame.set_axis([0, 1], axis=1) ** 2, "1").frame) == ["0"]
 
 
-def test_columns_that_number_the_rows_are_left_out():
+def test_columns_that_number_the_rows_are_not_used():
     frame = customers().assign(
         customer_id=np.arange(400) * 7, row=range(5, 405), paid=range(1, 401)
     )
     frame["paid"] = frame["paid"] ** 2
-    task = prepare(frame, "left", drop=["city"])
-    assert task.dropped == ["city", "customer_id", "row"]
-    assert task.warnings == ["left out, for they only number the rows: 'customer_id', 'row'"]
-    assert "paid" in task.frame
+    table = prepare_table(frame, "left", drop=["city"])
+    assert table.dropped == ["city", "customer_id", "row"]
+    assert table.warnings == [
+        "columns that only number the rows are not used: 'customer_id', 'row'"
+    ]
+    assert "paid" in table.frame
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"target": "lefd"}, "no column is called 'lefd'; there are 'left'"),
+        ({"target": "lefd"}, "there is no column 'lefd'; available columns are 'left'"),
         ({"target": "city"}, "'city' must have two classes; got 3, such as 'Lima'.*--positive"),
         ({"target": "age"}, "must have two classes; got"),
-        ({"target": "same"}, "must tell two classes apart; it has one value, 'x'"),
-        ({"target": "left", "positive": "maybe"}, "must be among 'no', 'yes'; got 'maybe'"),
-        ({"target": "rare"}, "must have 10 rows of each class.* got 9 of '1' and 391 of '0'"),
-        ({"target": "left", "drop": ["agee"]}, "no column is called 'agee'"),
-        ({"target": "left", "id_column": "key"}, "no column is called 'key'"),
+        ({"target": "same"}, "'same' must have two classes; got 'x' in all rows"),
+        ({"target": "left", "positive": "maybe"}, "must be one of 'no', 'yes'; got 'maybe'"),
+        (
+            {"target": "rare"},
+            "must have at least 10 rows of each class.* got 9 of '1' and 391 of '0'",
+        ),
+        ({"target": "left", "drop": ["agee"]}, "there is no column 'agee'"),
+        ({"target": "left", "id_column": "key"}, "there is no column 'key'"),
     ],
 )
 def test_labels_that_are_refused(options, message):
     frame = customers().assign(same="x", rare=[1] * 9 + [0] * 391)
     with pytest.raises(ValueError, match=message):
-        prepare(frame, **options)
+        prepare_table(frame, **options)
 
 
-def test_the_test_rows_keep_the_classes_and_twins_together():
+def test_the_test_rows_keep_the_classes_and_copies_together():
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"a": rng.integers(0, 600, 1000), "b": "x"})
     y = (rng.random(1000) < 0.1).astype(float)
-    test, twins = split_rows(frame, y, 0.25, seed=1)
-    assert twins == 0
+    test, copies = split_rows(frame, y, 0.25, seed=1)
+    assert copies == 0
     assert not set(frame["a"][test]) & set(frame["a"][~test])
     assert test.mean() == pytest.approx(0.25, abs=0.01)
     assert y[test].mean() == pytest.approx(y.mean(), abs=0.03)
     assert (split_rows(frame, y, 0.25, seed=1)[0] == test).all()
     assert (split_rows(frame, y, 0.25, seed=2)[0] != test).any()
-    few = frame.assign(a=frame["a"] % 3)  # rows with many copies are dealt out one by one
-    test, twins = split_rows(few, y, 0.25, seed=1)
-    assert (test.sum(), twins) == (250, 250)
+    few = frame.assign(a=frame["a"] % 3)  # rows with many copies are split one by one
+    test, copies = split_rows(few, y, 0.25, seed=1)
+    assert (test.sum(), copies) == (250, 250)
     for share in (0, 1, -0.5, float("nan")):
         with pytest.raises(ValueError, match="between 0 and 1"):
             split_rows(frame, y, share, seed=0)
-    with pytest.raises(ValueError, match="too few of a class to learn from"):
+    with pytest.raises(ValueError, match="leaves too few training rows of a class"):
         split_rows(frame[:40], np.repeat([1.0, 0.0], 20), 0.9, seed=0)
 
 
-def test_how_columns_order_the_rows_alone():
+def test_the_aucs_of_single_columns():
     rng = np.random.default_rng(0)
     y = (rng.random(3000) < 0.3).astype(float)
     frame = pd.DataFrame(
@@ -227,7 +243,7 @@ def test_how_columns_order_the_rows_alone():
             "gaps": np.where(y == 1, np.nan, 1.0),
         }
     )
-    found = alone(frame, y, seed=0)
+    found = single_column_aucs(frame, y, seed=0)
     assert found["good"] == pytest.approx(sk.roc_auc_score(y, frame["good"]), abs=1e-12)
     assert found["minus"] == pytest.approx(1 - sk.roc_auc_score(y, frame["minus"]), abs=1e-12)
     assert found["text"] == pytest.approx(sk.roc_auc_score(y, frame["text"] == "high"), abs=0.01)
@@ -277,8 +293,8 @@ def test_importances_agree_with_scikit_learn():
     before = X.copy()
     model = LogisticRegression(max_iter=5000).fit(X, y)
     names = list("abcd")
-    votes = lambda rows: model.predict_proba(rows)[:, 1]  # noqa: E731
-    found = importances(votes, X, y.astype(float), np.array(names), names, "accuracy", seed=0)
+    decide = lambda rows: model.predict_proba(rows)[:, 1]  # noqa: E731
+    found = importances(decide, X, y.astype(float), np.array(names), names, "accuracy", seed=0)
     expected = permutation_importance(model, X, y, n_repeats=50, random_state=0).importances_mean
     assert [x.drop for x in found] == sorted((x.drop for x in found), reverse=True)
     for each in found:
@@ -286,14 +302,14 @@ def test_importances_agree_with_scikit_learn():
     np.testing.assert_array_equal(X, before)
 
 
-def test_rivals_are_scikit_learns_logistic_regression():
+def test_baselines_are_scikit_learns_logistic_regression():
     from sklearn.linear_model import LogisticRegression
     from sklearn.preprocessing import StandardScaler
 
     X, y = load_breast_cancer(return_X_y=True)
     train, test = np.arange(569) % 4 > 0, np.arange(569) % 4 == 0
     ours = np.zeros(test.sum(), dtype=bool)
-    found = rivals("linear", X[train], y[train], X[test], y[test], ours, "f1", seed=0)
+    found = baselines("linear", X[train], y[train], X[test], y[test], ours, "f1", seed=0)
     scaler = StandardScaler().fit(X[train])
     for k, weight in ((0, None), (2, "balanced")):
         model = LogisticRegression(max_iter=1000, class_weight=weight)
@@ -323,17 +339,18 @@ def test_what_fitting_a_table_gives(fitted):
     assert [x.column for x in fitted.importances][:2] == ["age", "city"]
     assert fitted.curve.shape == (31, 3)
     assert fitted.curve[-1, 0] == 300
-    assert [x.name for x in fitted.rivals] == [METHODS[x] for x in ("bce", "bce_tuned", "weighted")]
+    names = [METHODS[x] for x in ("bce", "bce_tuned", "weighted")]
+    assert [x.name for x in fitted.baselines] == names
     assert fitted.settings["command"].startswith("fit_table(frame, 'left', 'f1', model='linear'")
     assert not fitted.settings["positive_named"]
-    assert any("positive rows to test on: too few" in text for text in fitted.warnings)
+    assert any("of the test rows are positive, so the score" in text for text in fitted.warnings)
 
 
 def test_the_same_seed_gives_the_same_result(fitted):
     again = fit_table(customers(), "left", "f1", model="linear", id_column="name")
     np.testing.assert_array_equal(again.p_test, fitted.p_test)
     assert again.importances == fitted.importances
-    assert again.rivals == fitted.rivals
+    assert again.baselines == fitted.baselines
 
 
 def test_warnings_about_the_data():
@@ -348,11 +365,15 @@ def test_warnings_about_the_data():
     frame["name"] = rng.choice(["a", "b"], 340)
     frame.loc[[0, *range(300, 340)], "name"] = "a"
     found = fit_table(frame.drop(columns="mail"), "left", model="linear").warnings
-    for words in ("stand among the training rows too", "'refund' alone nearly gives the label (AUC 1.000)",
-                  "one value only or none: 'nothing', 'same'", "no mistake on the test rows"):  # fmt: skip
+    for words in (
+        "test rows are copies of training rows",
+        "'refund' alone nearly determines the label (AUC 1.000)",
+        "constant or empty are not used: 'nothing', 'same'",
+        "no mistake on the test rows",
+    ):
         assert any(words in text for text in found), (words, found)
     found = fit_table(frame, "left", model="linear")
-    assert any("texts hardly ever repeat: 'mail'" in text for text in found.warnings)
+    assert any("values hardly ever repeat are not used: 'mail'" in text for text in found.warnings)
     assert found.facts["dropped"] == ["mail", "nothing", "same"]
 
 
@@ -365,20 +386,20 @@ def test_dates_are_refused_with_a_hint():
 
 
 @pytest.mark.parametrize("model", ["linear", "mlp", "lightgbm"])
-def test_a_loaded_model_votes_as_the_fitted_one(model, fitted, tmp_path):
+def test_a_loaded_model_decides_as_the_fitted_one(model, fitted, tmp_path):
     result = (
         fitted
         if model == "linear"
         else fit_table(customers(), "left", model=model, id_column="name")
     )
-    save(result, tmp_path / "model", {"note.txt": lambda path: path.write_text("hello")})
+    save(result, tmp_path / "model", {"extra.txt": lambda path: path.write_text("hello")})
     again, new = load(tmp_path / "model"), customers(100, seed=5)
-    np.testing.assert_array_equal(again.votes(new), result.model.votes(new))
+    np.testing.assert_array_equal(again.decision_values(new), result.model.decision_values(new))
     assert (again.positive, again.negative, again.id_column) == ("yes", "no", "name")
-    told = json.loads((tmp_path / "model" / "metrics.json").read_text())
-    assert told["score"] == result.score
-    assert told["counts"] == vars(result.counts)
-    (tmp_path / "model" / "note.txt").unlink()  # a paper is not the model
+    stored = json.loads((tmp_path / "model" / "metrics.json").read_text())
+    assert stored["score"] == result.score
+    assert stored["counts"] == vars(result.counts)
+    (tmp_path / "model" / "extra.txt").unlink()  # an extra file is not part of the model
     save(result, tmp_path / "model")
     parts = [p for p in (tmp_path / "model" / "classifier").iterdir() if p.name != "model.json"]
     for path in (tmp_path / "model" / "model.json", parts[0]):
@@ -389,7 +410,7 @@ def test_a_loaded_model_votes_as_the_fitted_one(model, fitted, tmp_path):
         ):
             load(tmp_path / "model")
         path.write_bytes(content)
-    assert len(list(tmp_path.iterdir())) == 1  # nothing is left aside
+    assert len(list(tmp_path.iterdir())) == 1  # no temporary folder is left
 
 
 def test_a_run_that_is_killed_while_saving_leaves_the_old_model(fitted, tmp_path, monkeypatch):
@@ -428,28 +449,26 @@ def test_predictions_do_not_depend_on_the_parts_or_the_order_of_columns(fitted, 
     new.loc[8, "age"] = "unknown"
     new[new.columns[::-1]].to_csv(tmp_path / "new.csv", index=False)
     clean = new.assign(age=pd.to_numeric(new["age"], errors="coerce"))
-    expected = fitted.model.votes(clean)
-    told = []
+    expected = fitted.model.decision_values(clean)
+    finished = []
     for rows in (50, 1000):
         out = tmp_path / "out.csv"
-        assert (
-            predict_table(fitted.model, tmp_path / "new.csv", out, rows=rows, tell=told.append)
-            == 230
-        )
+        options = {"rows": rows, "on_rows": finished.append}
+        assert predict_table(fitted.model, tmp_path / "new.csv", out, **options) == 230
         found = read_table(out)
-        assert list(found) == ["name", "prediction", "vote"]
+        assert list(found) == ["name", "prediction", "decision_value"]
         assert found["name"].tolist() == new["name"].tolist()
-        np.testing.assert_array_equal(found["vote"], expected)
+        np.testing.assert_array_equal(found["decision_value"], expected)
         assert (found["prediction"] == np.where(expected > 0.5, "yes", "no")).all()
-    assert told == [50, 100, 150, 200, 230, 230]
+    assert finished == [50, 100, 150, 200, 230, 230]
     clean.to_parquet(tmp_path / "new.parquet")
     predict_table(fitted.model, tmp_path / "new.parquet", tmp_path / "out.parquet", rows=60)
     found = read_table(tmp_path / "out.parquet")
-    np.testing.assert_array_equal(found["vote"], expected)
+    np.testing.assert_array_equal(found["decision_value"], expected)
     assert new["city"].isna().any()  # a gap is a gap in both
     with pd.option_context("future.infer_string", False):  # texts as pandas 2 has them
         predict_table(fitted.model, tmp_path / "new.parquet", tmp_path / "out.parquet", rows=60)
-    np.testing.assert_array_equal(read_table(tmp_path / "out.parquet")["vote"], expected)
+    np.testing.assert_array_equal(read_table(tmp_path / "out.parquet")["decision_value"], expected)
 
 
 def test_formulas_are_neutralised_and_ids_keep_their_form(fitted, tmp_path):
@@ -478,8 +497,8 @@ def test_what_predict_refuses_leaves_nothing_behind(fitted, tmp_path):
     for source, out, options, message in (
         ("less.csv", "out.csv", {}, "expected the columns of fit; 'age', 'city' not found"),
         ("new.csv", "out.xlsx", {}, "must end in .csv or .parquet"),
-        ("new.csv", "out.csv", {"id_column": "key"}, "no column is called 'key'"),
-        ("none.csv", "out.csv", {}, "is not there"),
+        ("new.csv", "out.csv", {"id_column": "key"}, "there is no column 'key'"),
+        ("none.csv", "out.csv", {}, "does not exist"),
     ):
         with pytest.raises(ValueError, match=message):
             predict_table(fitted.model, tmp_path / source, tmp_path / out, **options)
@@ -513,23 +532,25 @@ def test_comparing_on_folds_goes_on_where_it_was_stopped(tmp_path):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        compare_table(frame, "left", journal=tmp_path / "j", tell=stop, **options)
+        compare_table(frame, "left", journal=tmp_path / "j", on_progress=stop, **options)
     kept = (tmp_path / "j").read_text().count("\n")
     found = compare_table(frame, "left", journal=tmp_path / "j", **options)
     assert (kept, (tmp_path / "j").read_text().count("\n"), calls[-1][1]) == (3, 11, 10)
     whole = compare_table(frame, "left", journal=tmp_path / "k", **options)
     assert found == whole
-    assert [x.method for x in found.contests] == list(METHODS)
-    assert found.contests[-1].difference == 0
+    assert [x.name for x in found.baselines] == list(METHODS.values())
     lines = [json.loads(x) for x in (tmp_path / "k").read_text().splitlines()[1:]]
     scores = {
-        m: [r["score"] for x in lines for r in x["rows"] if r["method"] == m] for m in METHODS
+        m: [r["score"] for x in lines for r in x["rows"] if r["method"] == m]
+        for m in (*METHODS, "anyloss")
     }
-    for contest in found.contests:
-        assert contest.score == pytest.approx(np.mean(scores[contest.method]))
-        gains = np.subtract(scores["anyloss"], scores[contest.method])
-        assert contest.interval == corrected_interval(gains, folds=2)
-    with pytest.raises(ValueError, match="begun with other settings"):
+    assert found.score == pytest.approx(np.mean(scores["anyloss"]))
+    for method, each in zip(METHODS, found.baselines, strict=True):
+        assert each.score == pytest.approx(np.mean(scores[method]))
+        gains = np.subtract(scores["anyloss"], scores[method])
+        assert each.difference == pytest.approx(gains.mean())
+        assert each.interval == corrected_interval(gains, folds=2)
+    with pytest.raises(ValueError, match="started with other settings"):
         compare_table(frame[5:], "left", journal=tmp_path / "k", **options)
 
 
@@ -538,7 +559,7 @@ def test_comparing_on_folds_goes_on_where_it_was_stopped(tmp_path):
     [
         ({"model": "forest"}, "model must be one of linear, mlp"),
         ({"folds": 1}, "at least 2 folds"),
-        ({"folds": 500}, "too few for 500 folds with 5 in each: take fewer folds"),
+        ({"folds": 500}, "too few for 500 folds with 5 inner folds each; use fewer folds"),
     ],
 )
 def test_comparisons_that_are_refused(options, message, tmp_path):
@@ -547,14 +568,14 @@ def test_comparisons_that_are_refused(options, message, tmp_path):
 
 
 def test_texts_that_repeat_in_the_whole_table_only(tmp_path):
-    """In fewer rows they repeat less: what is no name there is one in a sample, and in a fold."""
+    """In a sample or a fold they repeat less, and may be identifiers there."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=4000)
     code = [f"code {k}" for k in rng.integers(0, 1500, 4000)]
     frame = pd.DataFrame({"x": x, "code": code, "left": x + rng.normal(size=4000) > 1})
     options = {"rows": 200, "folds": 2, "repeats": 1, "journal": tmp_path / "j"}
     found = compare_table(frame, "left", **options)
-    assert found.warnings == ("left out, for the texts hardly ever repeat: 'code'",)
+    assert found.warnings == ("text columns whose values hardly ever repeat are not used: 'code'",)
     frame = frame[:400].assign(code=[f"code {k % 340}" for k in range(400)])  # 0.85, in folds 0.9+
     assert not compare_table(
         frame, "left", **options | {"rows": 400, "journal": tmp_path / "k"}
@@ -563,105 +584,33 @@ def test_texts_that_repeat_in_the_whole_table_only(tmp_path):
 
 def test_columns_of_one_name_are_refused():
     frame = pd.DataFrame(np.zeros((40, 3)), columns=["a", "a", "left"])
-    with pytest.raises(ValueError, match="expected columns of different names; rename 'a'"):
+    with pytest.raises(ValueError, match="expected distinct column names; got 'a' more than once"):
         fit_table(frame, "left")
 
 
-def test_the_verdict_is_plain():
-    def contests(*intervals):
-        others = [Contest(m, 0.5, sum(x) / 2, x) for m, x in zip(METHODS, intervals, strict=False)]
-        return [*others, Contest("anyloss", 0.6, 0.0, (0.0, 0.0))]
+def test_the_recommendation():
+    def comparison(*intervals):
+        pairs = zip(METHODS.values(), intervals, strict=False)
+        others = tuple(Baseline(title, 0.5, sum(x) / 2, x) for title, x in pairs)
+        return Comparison("f1", 100, 0.6, others, ())
 
-    better = verdict(contests((0.1, 0.2), (0.05, 0.1)))
-    assert better == "anyloss is better than each of the others here: 0.6000 on average."
-    same = verdict(contests((0.1, 0.2), (-0.01, 0.03), (-0.1, 0.1)))
-    assert same.startswith("cross-entropy, tuned threshold is as good as anyloss")
-    assert "+0.0100, 95 % from -0.0100 to +0.0300" in same
-    worse = verdict(contests((-0.1, 0.2), (-0.2, -0.1)))
-    assert worse.startswith("cross-entropy, tuned threshold is better than anyloss here")
-
-
-# Explaining
-
-
-@pytest.mark.parametrize(
-    "name", ["f1", "fbeta(beta=2)", "mcc", "balanced_accuracy", "accuracy", "jaccard", "gmean"]
-)
-def test_the_threshold_of_the_slopes_is_the_best_one_for_calibrated_scores(name):
-    rng = np.random.default_rng(0)
-    p = rng.beta(0.7, 3, 400_000)
-    y = (rng.random(len(p)) < p).astype(int)
-    best = anyloss.best_threshold(y, p, name)
-    cells = anyloss.counts(y, (p > best.threshold).astype(float))
-    found = anyloss.explain(name, **vars(cells))
-    assert found.score == pytest.approx(best.score)
-    assert found.threshold == pytest.approx(best.threshold, abs=0.02)
-
-
-@pytest.mark.parametrize(
-    ("metric", "cells"),
-    [
-        ("mcc", (0, 20, 0, 980)),
-        ("gmean", (0, 20, 5, 975)),
-        ("precision", (0, 20, 0, 980)),
-        ("mcc", (20, 0, 980, 0)),
-    ],
-)
-def test_a_corner_is_told_by_a_row_more(metric, cells):
-    tp, fn, fp, tn = cells
-    found, chosen = anyloss.explain(metric, tp=tp, fn=fn, fp=fp, tn=tn), anyloss.metric(metric)
-    if fn:
-        assert found.hit == chosen(tp + 1, fn - 1, fp, tn) - chosen(*cells)
-        assert found.hit > 0.2
-        assert found.threshold < 0.1
-    else:
-        assert (found.hit, found.alarm, found.threshold) == (0.0, 0.0, 1.0)
-
-
-def test_slopes_in_words():
-    found = anyloss.explain("f1", tp=80, fn=20, fp=30, tn=870)
-    steps = [sk_f1(80 + h, 20 - h, 30 + a) - sk_f1(80, 20, 30) for h, a in ((1e-4, 0), (0, 1e-4))]
-    assert (found.hit, found.alarm) == pytest.approx(np.array(steps) / 1e-4, rel=1e-3)
-    assert found.threshold == pytest.approx(found.score / 2)
-    assert "a hit is worth 1.63 false alarms" in found.words()
-    assert "above 0.3810" in found.words()
-    odd = anyloss.explain("fn / (tp + fn)", tp=8, fn=2, fp=3, tn=87)
-    assert odd.threshold is None
-    for spec, threshold, words in (
-        ("recall", 0.0, "threshold: 0; call every row"),
-        ("specificity", 1.0, "threshold: 1; to call a row never pays"),
-        ("fn / (tp + fn)", None, "write a cost as 1 - cost"),
-    ):
-        found = anyloss.explain(spec, tp=80, fn=20, fp=30, tn=870)
-        assert found.threshold == threshold
-        assert words in found.words()
-    assert "threshold: none" in odd.words()
-    assert anyloss.explain("recall", tp=8, fn=2, fp=3, tn=87).threshold == 0
-    for bad in ({"tp": -1}, {"tp": float("nan")}, {"tp": 0, "fn": 0, "fp": 0, "tn": 0}):
-        with pytest.raises(ValueError, match="counts must be numbers from 0 on"):
-            anyloss.explain("f1", **({"tp": 1, "fn": 1, "fp": 1, "tn": 1} | bad))
-
-
-def sk_f1(tp, fn, fp):
-    return 2 * tp / (2 * tp + fn + fp)
-
-
-def test_the_formulas_that_are_listed_are_the_metrics():
-    rng = np.random.default_rng(0)
-    for name, text, others in listed():
-        for word, value in re.findall(r"(\w+)=([\d.]+)", name):
-            text = re.sub(rf"\b{word}\b", value, text)
-        for tp, fn, fp, tn in rng.integers(1, 100, (5, 4)).astype(float):
-            cells = {"tp": tp, "fn": fn, "fp": fp, "tn": tn}
-            assert Formula(text)(**cells) == pytest.approx(anyloss.metric(name)(**cells), rel=1e-12)
-        assert all(anyloss.metric(x) == anyloss.metric(name.split("(")[0]) for x in others)
+    better = recommendation(comparison((0.1, 0.2), (0.05, 0.1)))
+    assert better == (
+        "Recommendation: use anyloss. It is better than each of the other methods on this table, "
+        "with a mean score of 0.6000."
+    )
+    same = recommendation(comparison((0.1, 0.2), (-0.01, 0.03), (-0.1, 0.1)))
+    assert same.startswith("Recommendation: use cross-entropy, tuned threshold. It is simpler than")
+    assert "+0.0100, 95 % interval: -0.0100 to +0.0300" in same
+    worse = recommendation(comparison((-0.1, 0.2), (-0.2, -0.1)))
+    assert worse.startswith("Recommendation: use cross-entropy, tuned threshold. It is better than")
 
 
 # Elsewhere
 
 
 @pytest.mark.parametrize("model", ["linear", "mlp"])
-def test_an_onnx_graph_votes_as_the_model(model, fitted, tmp_path):
+def test_an_onnx_graph_decides_as_the_model(model, fitted, tmp_path):
     reference = pytest.importorskip("onnx.reference")
     frame = customers()
     frame["code"] = np.random.default_rng(0).choice([f"c{k}" for k in range(30)], 400)  # rare ones
@@ -675,11 +624,11 @@ def test_an_onnx_graph_votes_as_the_model(model, fitted, tmp_path):
     new.loc[3, "city"] = "Atlantis"
     texts = {x: new[x].fillna("").to_numpy(object)[:, None] for x in ("city", "code")}
     numbers = {x: new[x].to_numpy(float)[:, None] for x in ("age", "visits", "member")}
-    label, vote = reference.ReferenceEvaluator(str(tmp_path / "model.onnx")).run(
+    label, values = reference.ReferenceEvaluator(str(tmp_path / "model.onnx")).run(
         None, texts | numbers
     )
-    expected = result.model.votes(new)
-    np.testing.assert_allclose(vote, expected, atol=1e-12)
+    expected = result.model.decision_values(new)
+    np.testing.assert_allclose(values, expected, atol=1e-12)
     assert label.tolist() == np.where(expected > 0.5, "yes", "no").tolist()
     with pytest.raises(ValueError, match="must end in .onnx"):
         export(result.model, tmp_path / "model.json")
@@ -688,12 +637,14 @@ def test_an_onnx_graph_votes_as_the_model(model, fitted, tmp_path):
 def test_models_that_do_not_become_onnx(fitted, tmp_path):
     pytest.importorskip("onnx")
     trees = SimpleNamespace(classifier=None)
-    with pytest.raises(ValueError, match="a model of trees: fit with --model linear"):
+    with pytest.raises(ValueError, match="got a model of trees: fit with --model linear"):
         export(trees, tmp_path / "model.onnx")
     result = fit_table(
-        customers().rename(columns={"age": "vote"}).drop(columns="name"), "left", model="linear"
+        customers().rename(columns={"age": "decision_value"}).drop(columns="name"),
+        "left",
+        model="linear",
     )
-    with pytest.raises(ValueError, match="and so is a column: \\['vote'\\]"):
+    with pytest.raises(ValueError, match="the name of an output; got \\['decision_value'\\]"):
         export(result.model, tmp_path / "model.onnx")
 
 

@@ -1,4 +1,4 @@
-"""Bad input: a finite value and gradient, or an error that says what was expected and what came."""
+"""Bad input: a finite value and gradient, or an error that names what was expected and received."""
 
 import math
 import random
@@ -154,8 +154,8 @@ def test_ten_thousand_cases(block):
             "weights must lie in",
         ),
         (lambda: F1Loss(step="linear"), TypeError, "step must be one of anyloss.steps; got str"),
-        (lambda: F1Loss(step=Linear(), threshold=0.3), ValueError, "stands alone"),
-        (lambda: F1Loss(thresholds=[0.3], threshold=0.3), ValueError, "stands alone"),
+        (lambda: F1Loss(step=Linear(), threshold=0.3), ValueError, "cannot be combined with step= or thresholds="),
+        (lambda: F1Loss(thresholds=[0.3], threshold=0.3), ValueError, "cannot be combined with step= or thresholds="),
         (lambda: F1Loss(thresholds=[]), ValueError, "at least one number"),
         (lambda: F1Loss(step=LogitSigmoid(), thresholds=[0.3]), ValueError, "no threshold"),
         (lambda: F1Loss(smooth=-1.0), ValueError, "smooth must be a number >= 0; got -1.0"),
@@ -163,7 +163,7 @@ def test_ten_thousand_cases(block):
         (lambda: AnyLoss("f1", stpe=3), TypeError, "unknown argument 'stpe'"),
         (lambda: AnyLoss("f1", average="mean"), ValueError, "average must be one of"),
         (lambda: AnyLoss("f1", ignore_index=0.5), TypeError, "whole number"),
-        (lambda: AnyLoss("f1", thresholds=0.5), TypeError, "list of numbers"),
+        (lambda: AnyLoss("f1", thresholds=0.5), TypeError, "sequence of numbers"),
         (lambda: F1Loss()(torch.ones(2, 0), torch.ones(2, 0)), ValueError, "at least one column"),
         (lambda: AUROCLoss(step=Amplified(1e6))(torch.ones(2), torch.ones(2)), ValueError, "at most"),
         (lambda: Amplified("73"), TypeError, "scale must be a number"),
@@ -191,7 +191,7 @@ def test_ten_thousand_cases(block):
         ),
     ],
 )  # fmt: skip
-def test_errors_say_what_was_expected(call, error, message):
+def test_errors_name_what_was_expected(call, error, message):
     with pytest.raises(error, match=message):
         call()
 

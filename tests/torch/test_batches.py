@@ -1,4 +1,4 @@
-"""Beyond one batch, in one process: accumulation, running counts, the sampler, the warning."""
+"""Several batches in one process: accumulation, running counts, the sampler, the warnings."""
 
 import copy
 import io
@@ -35,8 +35,8 @@ def net(*layers):
 # --- accumulate --------------------------------------------------------------------------------
 
 
-def test_dropout_drops_the_same_in_both_passes():
-    """The loss that is returned, of the first pass, is that of the masks of a plain pass."""
+def test_dropout_uses_the_same_masks_in_both_passes():
+    """The returned loss equals that of a plain pass with the same masks."""
     x, y = rows()
     model, loss = net(nn.Dropout(0.5)), AnyLoss("mcc")
     torch.manual_seed(11)
@@ -52,7 +52,7 @@ def test_dropout_drops_the_same_in_both_passes():
     torch.testing.assert_close(found, gradient_of(model), rtol=1e-12, atol=1e-14)
 
 
-def test_batch_norm_moves_once():
+def test_the_statistics_of_batch_norm_are_updated_once():
     x, y = rows()
     model = net(nn.BatchNorm1d(6))
     twin = copy.deepcopy(model)
@@ -63,7 +63,7 @@ def test_batch_norm_moves_once():
         torch.testing.assert_close(mine, plain, rtol=0, atol=0)
 
 
-def test_the_mean_over_micro_batches_is_something_else():
+def test_the_mean_over_micro_batches_has_another_gradient():
     x, y = rows(n=200, share=0.05)
     gradients = []
     for way in ("whole", "accumulated", "mean"):
@@ -81,7 +81,7 @@ def test_the_mean_over_micro_batches_is_something_else():
     assert (mean - whole).norm() > 0.05 * whole.norm()
 
 
-def test_weights_and_a_backward_of_ones_own():
+def test_weights_and_another_backward():
     x, y = rows()
     weight = torch.rand(60, dtype=torch.float64)
     model = net()
@@ -115,7 +115,7 @@ def test_what_accumulate_refuses():
 @pytest.mark.parametrize("step", [None, RaisedCosine(0.4)], ids=["fast path", "plain path"])
 @pytest.mark.parametrize("columns", [1, 3])
 def test_running_counts_by_hand(step, columns):
-    """The loss of a batch is that of all rows so far, each with the weight that has faded."""
+    """The loss of a batch is that of all samples so far, with weights that decrease by age."""
     keep, losses = 0.7, []
     loss, plain = F1Loss(memory=keep, step=step), F1Loss(step=step)
     generator = torch.Generator().manual_seed(0)
@@ -135,7 +135,7 @@ def test_running_counts_by_hand(step, columns):
 
 
 def test_memory_gives_the_epochs_gradient_on_average():
-    """At fixed weights: far nearer to the gradient of all rows than the mean over batches."""
+    """At fixed weights it is much closer to the gradient of all samples than the mean over batches."""
     x, y = rows(n=6400, share=0.01)
     x[:, :1] += 2.5 * y
     model = nn.Linear(4, 1).double()
@@ -158,7 +158,7 @@ def test_memory_gives_the_epochs_gradient_on_average():
     assert errors[None] > 0.5
 
 
-def test_memory_is_saved_and_left_alone_without_gradients():
+def test_memory_is_saved_and_does_not_change_without_gradients():
     x, y = rows()
     z = x[:, :1].clone().requires_grad_()
     loss = F1Loss(memory=0.9, thresholds=[0.3, 0.6])
@@ -180,8 +180,8 @@ def test_a_second_derivative_remembers_the_batch_once():
     x, y = rows()
     z = x[:, 0].clone().requires_grad_()
     loss = F1Loss(memory=0.5)
-    (slope,) = torch.autograd.grad(loss(z, y[:, 0]), z, create_graph=True)
-    slope.pow(2).sum().backward()
+    (gradient,) = torch.autograd.grad(loss(z, y[:, 0]), z, create_graph=True)
+    gradient.pow(2).sum().backward()
     (kept, batches), *_ = loss.memory._kept.values()
     assert (kept.sum().item(), batches) == (pytest.approx(60), 1.0)
 
@@ -283,7 +283,7 @@ def test_combinations_of_labels_and_a_loader():
 def test_what_the_sampler_refuses():
     with pytest.raises(ValueError, match="batch_size"):
         StratifiedBatchSampler(LABELS, 0)
-    with pytest.raises(ValueError, match="rank must lie in 0 to 1"):
+    with pytest.raises(ValueError, match="rank must be in 0 to 1"):
         StratifiedBatchSampler(LABELS, 8, num_replicas=2, rank=2)
-    with pytest.raises(ValueError, match="2 rows are too few"):
+    with pytest.raises(ValueError, match="2 samples are too few"):
         StratifiedBatchSampler([0, 1], 8, num_replicas=4, rank=0)

@@ -27,7 +27,7 @@ from anyloss.torch import (
 )
 
 ROWS = 24
-# Where the shards end: uneven, the last one of two without a positive, of four without a row.
+# The ends of the shards: uneven; the last one has no positive (of two) or no sample (of four).
 ENDS = {1: (0, 24), 2: (0, 17, 24), 4: (0, 13, 18, 24, 24)}
 
 BINARY = ("column", {})
@@ -73,7 +73,7 @@ ACCUMULATED = (
 
 
 class Net(nn.Module):
-    """A linear layer whose output has the shape that a case asks for."""
+    """A linear layer whose output has the shape that a case needs."""
 
     def __init__(self, kind):
         super().__init__()
@@ -169,7 +169,7 @@ def trained(rank, ranks, dtype, memory=None):
 
 
 def scores(rank, ranks):
-    """The true score of all rows; alone, no rank waits for another."""
+    """The hard score of all samples; without sync no rank waits for another."""
     x, y, weight = data("classes")
     own = shard(rank, ranks, x, y, weight)
     net, loss, meter = Net("classes").double(), AnyLoss("f1"), ScoreMeter("f1")
@@ -289,7 +289,7 @@ def test_the_same_model_after_100_steps(one, many):
 
 
 def test_scores_of_all_ranks_when_asked(one, many):
-    from sklearn.metrics import f1_score  # the ranks need not wait for its import
+    from sklearn.metrics import f1_score  # here, so that the ranks do not import it
 
     x, y, weight = data("classes")
     decisions = Net("classes").double()(x).argmax(1)
@@ -311,7 +311,7 @@ def test_without_sync_and_with_a_group(many):
 
 
 def joined(rank):
-    """What a rank is told that trains within DDP's join(), one batch less than the other."""
+    """Train within DDP's join(), where one rank has one batch less than the other."""
     torch.manual_seed(0)
     model, loss = DistributedDataParallel(nn.Linear(2, 1)), AnyLoss("f1")
     with model.join():
@@ -319,7 +319,7 @@ def joined(rank):
             loss(model(torch.randn(4, 2)), torch.ones(4, 1)).backward()
 
 
-def test_join_is_refused_in_words(tmp_path):
+def test_join_is_refused_with_an_error(tmp_path):
     processes = [
         subprocess.Popen(
             [sys.executable, __file__, str(tmp_path), str(rank), "2", "join"],

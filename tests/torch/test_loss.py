@@ -1,4 +1,4 @@
-"""The PyTorch losses: three ways to one gradient, and the ways PyTorch is used."""
+"""The PyTorch losses: closed form, autograd and finite differences, and the uses of PyTorch."""
 
 import copy
 import io
@@ -133,7 +133,7 @@ def test_shapes_averages_and_weights_equal_numpy(shapes, average, weighted):
         np.testing.assert_allclose(loss.score(z, y, weight), hard, rtol=1e-12)
 
 
-def test_gradients_per_class_may_be_weighed_apart():
+def test_losses_per_class_may_be_weighted():
     z = torch.randn(20, 3, generator=generator(), dtype=torch.float64).requires_grad_()
     y = torch.rand(20, 3, generator=generator(1)) < 0.4
     loss = AnyLoss("f1", average=None)(z, y)
@@ -172,7 +172,7 @@ def test_ten_million_rows_are_counted_right():
     assert plain.item() == pytest.approx(exact.item(), rel=1e-6)
 
 
-def test_scale_73_learns_in_float32_where_the_plain_formula_is_silent():
+def test_scale_73_learns_in_float32_where_the_plain_formula_has_no_gradient():
     z = torch.tensor([3.0, -1.0, 2.0, -2.0, 9.0], requires_grad=True)
     y = torch.tensor([0.0, 0.0, 1.0, 1.0, 0.0])
 
@@ -378,7 +378,7 @@ def test_thresholds():
     )
 
 
-def test_named_losses_and_the_functional_twin():
+def test_named_losses_and_the_function():
     z, y = column(30)
     pairs = [
         (AccuracyLoss(), AnyLoss("accuracy")),
@@ -417,7 +417,7 @@ def test_a_negative_ignore_index_with_unsigned_labels():
     assert (meter.counts.tp + meter.counts.fn).sum() == 2
 
 
-def test_ignored_and_zero_weight_rows_are_no_rows():
+def test_ignored_and_zero_weight_samples_do_not_count():
     z = torch.tensor([0.3, float("nan"), -2.0, 1.0], requires_grad=True)
     y = torch.tensor([1.0, -1.0, 0.0, 0.0])
     keep = y >= 0
@@ -467,7 +467,7 @@ def test_meter_is_the_score_of_the_whole_epoch():
 
 
 def test_training_for_f1_beats_bce_at_one_half():
-    """A small imbalanced problem: the metric that is trained is the metric that is reached."""
+    """A small imbalanced problem, on which the loss of a metric improves this metric."""
     g = generator(3)
     x = torch.randn(4000, 6, generator=g)
     y = (x[:, 0] + 0.5 * x[:, 1] ** 2 + torch.randn(4000, generator=g) > 2.6).float()
@@ -487,17 +487,17 @@ def test_training_for_f1_beats_bce_at_one_half():
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("metric", ["npv", "markedness", "gmean", "mcc"])
-def test_almost_all_called_positive_keeps_its_digits(metric, dtype):
+def test_almost_all_predicted_positive_keeps_its_digits(metric, dtype):
     z = (3 + 5 * torch.rand(1000, generator=generator())).to(dtype).requires_grad_()
     y = (torch.rand(1000, generator=generator(1)) < 0.3).to(dtype)
     loss = AnyLoss(metric, step=Amplified(73.0))
-    exact, slopes = anyloss.gradient(
+    exact, expected = anyloss.gradient(
         y, z.detach().double(), metric, Amplified(73.0), from_logits=True
     )
     assert loss(z, y).item() == pytest.approx(1 - exact, rel=1e-4)
     ours = gradient_of(loss, z, y).double()
     torch.testing.assert_close(
-        ours, -torch.tensor(slopes), rtol=2e-3, atol=1e-4 * abs(slopes).max()
+        ours, -torch.tensor(expected), rtol=2e-3, atol=1e-4 * abs(expected).max()
     )
 
 
@@ -523,7 +523,7 @@ def test_batched_gradients():
 
 
 def test_the_fast_path_runs(monkeypatch):
-    """What the benchmark times is what users get: the closed form serves the usual calls."""
+    """The usual calls take the closed form, which the benchmark measures."""
     calls = []
     serve = fast_path.closed_form_loss
     monkeypatch.setattr(

@@ -1,4 +1,4 @@
-"""What a loss is made of beside the metric: the default step, cross-entropy, soft labels, warnings."""
+"""The parts of a loss beside the metric: default step, cross-entropy, soft labels, messages."""
 
 import io
 import os
@@ -26,7 +26,9 @@ def test_the_default_step_has_no_floor(threshold):
     np.testing.assert_allclose(step.value(p) + step.mirror(p), 1.0, rtol=1e-14)
     middle = (p[1:] + p[:-1]) / 2
     inside = np.abs(middle - threshold) > 1e-3  # off the kink
-    np.testing.assert_allclose((np.diff(step.value(p)) / 1e-3)[inside], step.slope(middle)[inside])
+    np.testing.assert_allclose(
+        (np.diff(step.value(p)) / 1e-3)[inside], step.derivative(middle)[inside]
+    )
 
 
 @pytest.mark.parametrize("classes", [2, 10, 1000])
@@ -140,7 +142,7 @@ def test_cross_entropy_is_the_same_in_every_front_end():
     assert keras.backend.backend() == os.environ["KERAS_BACKEND"]
 
 
-def test_cross_entropy_keeps_a_score_apart():
+def test_scores_exclude_cross_entropy():
     loss = AnyLoss("f1", cross_entropy=0.1)
     z, y = torch.randn(10), torch.ones(10)
     torch.testing.assert_close(loss.soft_score(z, y), AnyLoss("f1").soft_score(z, y))
@@ -230,7 +232,7 @@ def test_soft_labels_refuse_another_step():
     assert hard == anyloss.score([0.2, 0.9], [0.7, 0.8], "f1", Hard(0.6))
 
 
-# Where Python does not see plain tensors.
+# Compiled, traced and fake tensors.
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -301,10 +303,10 @@ def test_a_traced_loss_is_right_for_another_batch_size():
     assert file.getvalue()
 
 
-# What is said of it.
+# Errors, warnings and repr.
 
 
-def test_misspelt_options_are_answered_with_the_nearest_one():
+def test_the_error_for_a_misspelt_option_names_the_nearest_one():
     for make in (AnyLoss, ScoreMeter):
         with pytest.raises(TypeError, match="unknown argument 'avergae'; did you mean 'average'?"):
             make("f1", avergae="macro")
@@ -321,13 +323,13 @@ def test_misspelt_options_are_answered_with_the_nearest_one():
     [
         ({"cross_entropy": "0.1"}, ValueError, "cross_entropy must be a number >= 0; got '0.1'"),
         ({"smooth": None}, ValueError, "smooth must be a number >= 0; got None"),
-        ({"memory": "0.9"}, ValueError, "memory must lie strictly between 0 and 1"),
-        ({"thresholds": np.float32(0.5)}, TypeError, "thresholds must be a list of numbers"),
-        ({"thresholds": "0.5"}, TypeError, "thresholds must be a list of numbers"),
+        ({"memory": "0.9"}, ValueError, "memory must be strictly between 0 and 1"),
+        ({"thresholds": np.float32(0.5)}, TypeError, "thresholds must be a sequence of numbers"),
+        ({"thresholds": "0.5"}, TypeError, "thresholds must be a sequence of numbers"),
         ({"zero_division": np.nan}, ValueError, "scikit-learn's nan is 'skip' here"),
         ({"zero_division": True}, ValueError, "zero_division must be one of"),
         ({"ignore_index": True}, TypeError, "ignore_index must be a whole number or None"),
-        ({"weight": 2.0}, TypeError, "weights come with the batch"),
+        ({"weight": 2.0}, TypeError, "pass weights with the batch"),
         ({"amplifying_scale": 73.0}, TypeError, r"write step=Amplified\(scale\)"),
     ],
 )
@@ -371,7 +373,7 @@ def test_average_none_may_be_written_as_a_word():
     assert torch.equal(AnyLoss("f1", average="none")(z, y), AnyLoss("f1", average=None)(z, y))
 
 
-def test_a_collapse_to_one_class_is_said_once():
+def test_a_collapse_to_one_class_is_warned_of_once():
     g = torch.Generator().manual_seed(0)
     loss, y = AnyLoss("f1"), (torch.rand(32, generator=g) < 0.5).float()
     z = torch.rand(32, generator=g).requires_grad_()  # every decision positive
@@ -380,7 +382,7 @@ def test_a_collapse_to_one_class_is_said_once():
         for _ in range(700):
             loss(z, y)
     assert len(seen) == 1
-    assert "every decision that was looked at was for one class, 1" in str(seen[0].message)
+    assert "every inspected decision was for one class, 1" in str(seen[0].message)
     assert seen[0].filename == __file__
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -392,5 +394,5 @@ def test_a_collapse_to_one_class_is_said_once():
 
 
 def test_accumulate_refuses_a_ranking_loss_by_name():
-    with pytest.raises(TypeError, match="such as AUROCLoss, has none"):
+    with pytest.raises(TypeError, match="loss must be an AnyLoss, .* got AUROCLoss"):
         accumulate(AUROCLoss(), torch.nn.Linear(2, 1), [])

@@ -17,7 +17,7 @@ def data(n=60, seed=0):
 
 
 @pytest.mark.parametrize("loss", [AUROCLoss, AveragePrecisionLoss])
-def test_sure_scores_in_the_right_order_have_no_loss(loss):
+def test_confident_scores_in_the_right_order_have_no_loss(loss):
     p, y = torch.tensor([0.0, 1.0, 0.0, 1.0]), torch.tensor([0, 1, 0, 1])
     assert loss(step=Linear(), from_logits=False)(p, y).item() == 0.0
     assert loss(step=Linear(), from_logits=False)(1 - p, y).item() > 0.4
@@ -28,7 +28,7 @@ def test_soft_counts_are_not_a_ranking():
     assert loss.item() == pytest.approx(0.34, abs=0.005)
 
 
-def test_one_class_alone_does_not_push():
+def test_one_class_only_has_no_gradient():
     for label in (0, 1):
         z = torch.randn(20, generator=torch.Generator().manual_seed(0)).requires_grad_()
         loss = AUROCLoss()(z, torch.full((20,), label))
@@ -83,7 +83,7 @@ def test_wmw_by_hand():
         WMWLoss()(torch.ones(2), torch.tensor([0.5, 1.0]))
 
 
-def test_surrogate_by_hand_and_its_slope_follows_f_beta():
+def test_surrogate_by_hand():
     z, y = data(30)
     p, k = torch.sigmoid(z.detach()), 4 * 0.2 / 0.8
     expected = (-y * torch.log(p) + (1 - y) * torch.log(k + p)).mean()

@@ -1,7 +1,7 @@
-"""Backends: the few functions a framework lends to the core, and what is built from them.
+"""Backends: the few functions that a framework lends to the core, and functions built from them.
 
-All of them keep the digits of a sure row: a probability and its mirror are both computed, neither
-is one minus the other.
+They keep the digits of confident predictions: a probability and its mirror `1 - p` are both
+computed directly, and neither is one minus the other.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-Array = Any  # a float, a NumPy array or a framework's tensor: the core never asks which
+Array = Any  # a float, a NumPy array or a framework's tensor; the core does not distinguish them
 
 
 class Backend(NamedTuple):
-    """The functions a front-end lends to the core, and the smallest normal number of its type."""
+    """The functions that a front-end lends to the core, and the smallest normal number."""
 
     sigmoid: Callable[[Array], Array]  # only ever called with arguments <= 0
     exp: Callable[[Array], Array]
@@ -26,7 +26,7 @@ class Backend(NamedTuple):
     one_hot: Callable[[Array, int], Array]  # indices (..., 1) and a number C to booleans (..., C)
     sum: Callable[[Array, int], Array]  # over one axis, which stays with length 1
     concat: Callable[[list[Array]], Array]  # along the last axis
-    constant: Callable[[Array], Array]  # the same numbers, through which no gradient runs
+    constant: Callable[[Array], Array]  # the same numbers, as a constant for the gradient
     tiny: float
 
 
@@ -54,10 +54,10 @@ FLOATS = NUMPY._replace(where=lambda condition, yes, no: yes if condition else n
 
 
 def mirrored_sigmoid(z: Array, backend: Backend) -> tuple[Array, Array]:
-    """`sigmoid(z)` and `sigmoid(-z)`, both right to the last digits, and so are their slopes.
+    """`sigmoid(z)` and `sigmoid(-z)`, both accurate, with accurate derivatives.
 
-    Only the smaller of the two comes from the sigmoid; `1 - s` is harmless while `s <= 1/2`. An
-    autodiff framework multiplies `s (1 - s)` for the slope, which would be 0 for `s` rounded to 1.
+    Only the smaller one comes from the sigmoid function; `1 - s` loses nothing while `s <= 1/2`. An
+    autodiff framework computes the derivative as `s (1 - s)`, which is 0 for `s` rounded to 1.
 
     >>> p, q = mirrored_sigmoid(np.array([0.0, 40.0]), NUMPY)
     >>> bool(q[1] == np.exp(-40.0)), float(p[0])
@@ -70,15 +70,15 @@ def mirrored_sigmoid(z: Array, backend: Backend) -> tuple[Array, Array]:
 
 
 def top(x: Array, backend: Backend) -> Array:
-    """True at the largest entry of the last axis, once per row, also where several are equal."""
+    """True at the largest entry of the last axis; at the first one, where several are equal."""
     return backend.one_hot(backend.argmax(x), x.shape[-1])
 
 
 def mirrored_softmax(z: Array, backend: Backend) -> tuple[Array, Array]:
     """The softmax over the last axis and its mirror `1 - p`, stable like `mirrored_sigmoid`.
 
-    The largest entry of each row is the unit of the others, and no gradient runs through it: the
-    usual softmax gradient subtracts nearly equal numbers where a row is sure, and goes silent.
+    The entries are taken relative to the largest one of each row. The usual gradient of the softmax
+    subtracts nearly equal numbers for confident predictions, and vanishes.
 
     >>> p, q = mirrored_softmax(np.array([[0.0, 50.0]]), NUMPY)
     >>> bool(np.isclose(q[0, 1], np.exp(-50.0), rtol=1e-12))
@@ -94,7 +94,7 @@ def mirrored_softmax(z: Array, backend: Backend) -> tuple[Array, Array]:
 
 
 def softmax_back(g: Array, p: Array, backend: Backend) -> Array:
-    """The gradient `g` with respect to `p = softmax(z)`, carried back to `z`, without cancellation.
+    """The gradient with respect to `z` from that with respect to `p = softmax(z)`, `g`.
 
     >>> softmax_back(np.array([[1.0, 0.0]]), np.array([[0.5, 0.5]]), NUMPY).tolist()
     [[0.25, -0.25]]

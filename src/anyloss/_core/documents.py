@@ -1,7 +1,7 @@
 """The options that many public functions share, documented once.
 
 `documented` completes the `Args` section of a docstring: a parameter of the signature that the
-section does not name gets its text from `OPTIONS`.
+section does not describe gets its text from `OPTIONS`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,11 @@ from typing import Any, TypeVar
 
 Documented = TypeVar("Documented", bound=Callable[..., Any])
 
+SECTIONS = ("Args", "Shape", "Returns", "Raises", "Examples", "References")  # in their usual order
+
 OPTIONS = {
+    "y_true": """(array-like): the labels: 0 and 1, or class indices.""",
+    "y_score": """(array-like): the probabilities, or the logits with `from_logits=True`.""",
     "metric": """(str, callable or Metric): the name of a metric (`"f1"`, see `anyloss.METRICS`), a
         formula (`"tp / (tp + 0.3*fp + 2*fn)"`) or a function of `tp, fn, fp, tn`. Higher values
         are better: write a cost as `1 - cost`. Default: `"f1"`.""",
@@ -42,17 +46,17 @@ OPTIONS = {
         without the class axis, or one-hot labels). `"auto"`, the default, follows from the shapes
         and raises an error where the shapes have two readings.""",
     "class_axis": """(int, optional): the axis of the classes or labels in the scores, such as -1
-        for channels last. None means 1, and raises an error where class indices would fit the
-        last axis as well. Default: {class_axis}.""",
+        for channels last. None means 1 (in Keras the last axis), and raises an error where class
+        indices would fit the last axis as well. Default: {class_axis}.""",
     "per_sample": """(bool or str): whether to count within each sample of `(n, C, ...)` instead of
-        over the batch. The score is the mean over the samples, which weigh alike, or by their
-        number of valid pixels with `"weighted"`. Default: False.""",
+        over the batch. The score is the mean over the samples, with equal weights, or with
+        `"weighted"` by their numbers of valid pixels. Default: False.""",
     "zero_division": """(str or float): the score of a class (with `per_sample`, of a mask) for
         which a perfect decision would give 0/0, such as a class without a positive sample under
         F1. `"skip"` leaves it out of the mean, 0 scores it as 0, and 1 scores it as one minus the
         mean soft decision, so that false positives cost. `"auto"`, the default, is `"skip"` for
         several classes, 1 with `per_sample`, and otherwise 0. For hard scores these are
-        scikit-learn's nan, 0 and 1.""",
+        scikit-learn's nan, 0 and 1, and `"auto"` is its default.""",
     "soft_labels": """(bool): whether labels between 0 and 1 (such as a teacher's probabilities)
         are matched, so that the loss is smallest where the probability equals the label.
         Default: False.""",
@@ -76,6 +80,8 @@ OPTIONS = {
     "fn_cost": """(float): a parameter of the metric `"cost"`: the cost of a false negative.""",
     "fp_cost": """(float): a parameter of the metric `"cost"`: the cost of a false positive.""",
     "params": """(float): the parameters of the metric, such as `beta=2` for `"fbeta"`.""",
+    "amplifying_scale": """(float, optional): the scale of the step `Amplified`, 73 in the paper.
+        None, the default, means the default step, which is the probability itself.""",
     "name": """(str, optional): the name in Keras' logs and history.""",
     "dtype": """(str or DTypePolicy, optional): the floating-point type, as in every Keras
         object.""",
@@ -83,9 +89,62 @@ OPTIONS = {
         effect only with `average=None`, which gives one loss per class.""",
 }
 
+LOSSES = {  # what the named losses of the front-ends compute, and the options that are theirs only
+    "AccuracyLoss": """
+        `loss = 1 - (tp + tn) / (tp + fn + fp + tn) + cross_entropy * CE`. With the default step it
+        is the mean absolute error of the probabilities. For several classes it is one minus the
+        mean soft decision for the true class.
+
+        Args:
+        """,
+    "F1Loss": """
+        `loss = 1 - 2 tp / (2 tp + fp + fn) + cross_entropy * CE`. It is also known as the soft Dice
+        loss. For several classes or labels it is the mean over the classes (`average="macro"`).
+
+        Args:
+        """,
+    "FBetaLoss": """
+        `loss = 1 - (1 + beta^2) tp / ((1 + beta^2) tp + beta^2 fn + fp) + cross_entropy * CE`. For
+        several classes or labels it is the mean over the classes (`average="macro"`).
+
+        Args:
+            beta (float): the weight of recall relative to precision. Default: 1.
+        """,
+    "GeometricMeanLoss": """
+        `loss = 1 - (tp / (tp + fn) * tn / (tn + fp))^(1/2) + cross_entropy * CE`. For several
+        classes it is the geometric mean of the recalls of the classes.
+
+        Args:
+        """,
+    "BalancedAccuracyLoss": """
+        `loss = 1 - (tp / (tp + fn) + tn / (tn + fp)) / 2 + cross_entropy * CE`. For several classes
+        it is the mean of the recalls of the classes.
+
+        Args:
+        """,
+    "MCCLoss": """
+        `loss = 1 - (tp tn - fp fn) / ((tp + fp) (tp + fn) (tn + fp) (tn + fn))^(1/2) +
+        cross_entropy * CE`. Without cross-entropy it lies between 0 (all decisions are right) and 2
+        (all decisions are wrong). For several classes it is the multiclass coefficient.
+
+        Args:
+        """,
+}
+
+
+def describes_loss(own: Documented) -> Documented:
+    """Add the formula of a named loss, from `LOSSES`, after the summary of its docstring."""
+    summary, _, rest = inspect.cleandoc(own.__doc__ or "").partition("\n\n")
+    if summary:  # there is none under python -OO
+        formula = inspect.cleandoc(LOSSES[own.__name__])
+        own.__doc__ = "\n\n".join([summary, formula, rest])
+    return own
+
 
 def documented(own: Documented) -> Documented:
-    """Complete the `Args` section of a docstring with the options that it does not name.
+    """Complete the `Args` section of a docstring with the options that it does not describe.
+
+    The entries get the order of the signature.
 
     >>> @documented
     ... def loss(scores, *, smooth=0.0):
@@ -107,13 +166,19 @@ def documented(own: Documented) -> Documented:
         return own
     first = lines.index("Args:") + 1
     end = next((k for k in range(first, len(lines)) if not lines[k].strip()), len(lines))
-    named = {found[1] for line in lines[first:end] if (found := re.match(r" {4}\**(\w+) \(", line))}
-    added = [
-        _entry(each)
-        for each in inspect.signature(own).parameters.values()
-        if each.name not in named and each.name in OPTIONS
-    ]
-    own.__doc__ = "\n".join([*lines[:end], *added, *lines[end:]])
+    entries: dict[str, list[str]] = {}
+    for line in lines[first:end]:
+        if found := re.match(r" {4}\**(\w+) \(", line):
+            entries[found[1]] = []
+        entries[next(reversed(entries))].append(line)
+    parameters = inspect.signature(own).parameters
+    for name in parameters:
+        if name in OPTIONS:
+            entries.setdefault(name, [_entry(parameters[name])])
+    known = [name for name in parameters if name in entries]
+    ordered = [*known, *(name for name in entries if name not in known)]
+    section = [line for name in ordered for line in entries[name]]
+    own.__doc__ = "\n".join([*lines[:first], *section, *lines[end:]])
     return own
 
 
@@ -124,4 +189,46 @@ def _entry(parameter: inspect.Parameter) -> str:
         text = text.replace(f"{{{parameter.name}}}", repr(parameter.default))
     stars = "**" if parameter.kind is parameter.VAR_KEYWORD else ""
     whole = f"{stars}{parameter.name} {text}"
-    return textwrap.fill(whole, 96, initial_indent=" " * 4, subsequent_indent=" " * 8)
+    return textwrap.fill(
+        whole, 96, initial_indent=" " * 4, subsequent_indent=" " * 8, break_on_hyphens=False
+    )
+
+
+def inherits_sections(base: Callable[..., Any]) -> Callable[[Documented], Documented]:
+    """Add the sections of a base, except `Examples`, that a docstring does not have.
+
+    >>> def loss(scores):
+    ...     '''A loss.
+    ...
+    ...     Args:
+    ...         scores (array): the scores.
+    ...     '''
+    >>> @inherits_sections(loss)
+    ... def other_loss(scores):
+    ...     '''Another loss.'''
+    >>> print(inspect.getdoc(other_loss))
+    Another loss.
+    <BLANKLINE>
+    Args:
+        scores (array): the scores.
+    """
+
+    def complete(own: Documented) -> Documented:
+        mine, parts = _sections(own.__doc__ or ""), _sections(base.__doc__ or "")
+        parts.pop("Examples", None)
+        parts |= mine
+        if mine[""]:  # there is none under python -OO
+            own.__doc__ = "\n\n".join(parts[name] for name in ("", *SECTIONS) if name in parts)
+        return own
+
+    return complete
+
+
+def _sections(text: str) -> dict[str, str]:
+    """The sections of a docstring with their headings; the part before the first one is ''."""
+    starts = [f"{name}:" for name in SECTIONS]
+    parts: dict[str, list[str]] = {"": []}
+    for line in inspect.cleandoc(text).split("\n"):
+        at = line[:-1] if line in starts else next(reversed(parts))
+        parts.setdefault(at, []).append(line)
+    return {name: "\n".join(lines).strip() for name, lines in parts.items()}

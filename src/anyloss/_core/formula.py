@@ -1,7 +1,8 @@
-"""A metric written as text: `2*tp / (2*tp + fp + fn)`, parsed by walking a small syntax tree.
+"""Metrics as text, such as `2*tp / (2*tp + fp + fn)`.
 
-Nothing is ever evaluated as code: only numbers, the four cells, `+ - * / **`, parentheses and
-`sqrt( )` pass, and their number and size are limited, so that a formula from outside is harmless.
+A formula is parsed and never evaluated as code. It may contain numbers, the four counts,
+`+ - * / **`, parentheses and `sqrt( )`, and its length, its number of parts and its exponents are
+limited. A formula from an untrusted source can therefore do no harm.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ Node = float | str | tuple[str, Any, Any]
 
 
 class Formula:
-    """A metric given as text, called with the four cells like any other metric.
+    """A metric that is given as text and called with the four counts.
 
     >>> Formula("tp / (tp + 2*fn)")(tp=6.0, fn=2.0, fp=1.0, tn=9.0)
     0.6
@@ -68,7 +69,10 @@ def _walk(node: Node, cells: dict[str, Any]) -> Any:
 
 
 class _Parser:
-    """Text to a tree of floats, cell names and `(symbol, left, right)`; errors show the place."""
+    """Turns text into a tree of floats, names of counts and `(symbol, left, right)`.
+
+    Errors show the position in the text.
+    """
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -79,11 +83,11 @@ class _Parser:
     def parse(self) -> Node:
         if len(self.text) > MAX_CHARACTERS:
             raise ValueError(
-                f"a formula has at most {MAX_CHARACTERS} characters; got {len(self.text)}"
+                f"a formula must have at most {MAX_CHARACTERS} characters; got {len(self.text)}"
             )
         for column, character in enumerate(self.text):
             if not (character.isascii() and (character.isprintable() or character == "\t")):
-                raise self.fault(f"a formula is plain ASCII on one line; got {character!r}", column)
+                raise self.fault(f"a formula must be ASCII on one line; got {character!r}", column)
         stripped = self.text.lstrip()
         if not stripped:
             raise ValueError("the formula is empty; write one such as 'tp / (tp + fp + fn)'")
@@ -105,7 +109,7 @@ class _Parser:
         self.nodes += 1
         column = self.indent + node.col_offset
         if self.nodes > MAX_NODES:
-            raise self.fault(f"a formula has at most {MAX_NODES} parts", column)
+            raise self.fault(f"a formula must have at most {MAX_NODES} parts", column)
         if isinstance(node, ast.Constant):
             return self.number(node.value, column)
         if isinstance(node, ast.Name):
@@ -170,8 +174,8 @@ class _Parser:
     def root(self, node: ast.Call, column: int) -> Node:
         if not isinstance(node.func, ast.Name) or node.func.id.lower() != "sqrt":
             raise self.fault(
-                "the only function in a formula is sqrt( ); a named metric stands alone, with its "
-                "parameters beside it, as in metric('fbeta', beta=2)",
+                "the only function in a formula is sqrt( ); a named metric cannot be part of a "
+                "formula, and takes its parameters by name, as in metric('fbeta', beta=2)",
                 column,
             )
         if len(node.args) != 1 or node.keywords:
@@ -186,13 +190,13 @@ class _Parser:
         return ValueError(f"{message}\n    {shown}\n    {' ' * max(column, 0)}^")
 
 
-# How strongly an operator binds, and how strongly its left and right part must, to stand bare.
-# A quotient stands in parentheses within a product, though it need not, for the reader's sake.
+# The precedence of an operator, and the precedence that its left and its right operand need to be
+# written without parentheses. A quotient within a product gets parentheses for readability.
 _BINDS = {"+": (1, 1, 1), "-": (1, 1, 2), "/": (2, 2, 4), "*": (3, 3, 3), "**": (4, 5, 5)}
 
 
 class Written:
-    """A cell or parameter that writes down what a metric does with it.
+    """A count or parameter whose operations write the formula of a metric as text.
 
     >>> tp, fn = Written("tp"), Written("fn")
     >>> str(1 - tp / (tp + 2 * fn)), str((tp * fn) ** 0.5)

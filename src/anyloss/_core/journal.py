@@ -1,7 +1,8 @@
-"""A journal that survives a kill: one JSON line per finished unit of work.
+"""A journal of finished work, one JSON line per unit, so that a stopped run can be continued.
 
-The first line holds the settings. A line that a kill cut short is dropped when the journal is
-opened again; every other line stands, so nothing is lost and nothing is run twice.
+The first line holds the settings. If the process was killed while it wrote a line, this incomplete
+line is dropped when the journal is opened again. All other lines are kept, so that no unit is lost
+and none is run twice.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any, Self
 
 
 class Journal:
-    """Results by unit, kept in a file; use it in a `with` statement.
+    """The results of all units in a file; use it in a `with` statement.
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "journal.jsonl"
@@ -52,7 +53,7 @@ class Journal:
         self._file.close()
 
     def add(self, unit: str, rows: list[dict[str, Any]]) -> None:
-        """Keep the results of a unit, for good once this returns."""
+        """Write the results of a unit to the file."""
         self.results[unit] = rows
         self._write({"unit": unit, "rows": rows})
 
@@ -61,7 +62,7 @@ class Journal:
         self._file.flush()
 
     def _read(self) -> int:
-        """Take in all whole lines; how many bytes they are."""
+        """Read all complete lines, and return their size in bytes."""
         self._file.seek(0)
         whole = 0
         for number, line in enumerate(self._file):
@@ -74,12 +75,12 @@ class Journal:
                     self.results[entry["unit"]] = entry["rows"]
             except (ValueError, KeyError, TypeError):
                 raise ValueError(
-                    f"{self.path} is not a journal of a study (line {number + 1}); choose another "
-                    "output, or delete it"
+                    f"{self.path} is not a journal of this program (line {number + 1} is not "
+                    "valid); choose another output, or delete the file"
                 ) from None
             if number == 0 and entry != json.loads(header):
                 raise ValueError(
-                    f"{self.path} was begun with other settings, {entry}; these are "
+                    f"{self.path} was started with other settings, {entry}; expected "
                     f"{self.settings}. Use the same settings, another output, or delete the journal"
                 )
             whole += len(line)
@@ -94,5 +95,5 @@ class Journal:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise ValueError(
-                f"another run is writing {self.path}; wait for it or stop it"
+                f"another run is writing {self.path}; wait until it ends, or stop it"
             ) from None

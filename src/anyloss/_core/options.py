@@ -1,23 +1,25 @@
-"""The arguments that all front-ends share, checked once."""
+"""The arguments that all front-ends share, and their checks."""
 
 from __future__ import annotations
 
 import difflib
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypedDict, TypeVar
 
-from anyloss._core.counts import check_average, check_number, check_soft_labels
+from anyloss._core.counts import check_soft_labels
 from anyloss._core.documents import documented
 from anyloss._core.formula import CELLS
+from anyloss._core.scoring import check_average, check_number
 from anyloss._core.shapes import Options, PerSample, Task, ZeroDivision, make_options
+from anyloss._core.step import Step, check_step
 from anyloss.metrics import Metric, MetricSpec
 from anyloss.metrics import metric as find_metric
-from anyloss.steps import DEFAULT, Step, check_step
+from anyloss.steps import DEFAULT
 
 
 class SharedSettings(TypedDict, total=False):
-    """The arguments that all losses share beside the metric, by name and type."""
+    """The arguments that all losses share besides the metric, by name and type."""
 
     step: Step | None
     threshold: float | None
@@ -36,7 +38,7 @@ class SharedSettings(TypedDict, total=False):
 
 
 class FunctionSettings(SharedSettings, total=False):
-    """The same for a function, with the parameters of the named metrics."""
+    """The arguments of a loss function, with the parameters of the named metrics."""
 
     alpha: float
     beta: float
@@ -48,9 +50,10 @@ Shown = TypeVar("Shown", bound=Callable[..., Any])
 
 
 def shows_options_of(base: Callable[..., Any], *hidden: str) -> Callable[[Shown], Shown]:
-    """Add the keyword arguments of a base to the signature and the docstring of `own`.
+    """Add the keyword arguments of a base to the signature and the docstring of a function.
 
-    A type checker sees them through `Unpack`; `help`, notebooks and the reference see these.
+    A type checker sees these arguments through `Unpack`. `help`, notebooks and the API reference
+    see the signature that is made here.
     """
 
     def show(own: Shown) -> Shown:
@@ -66,7 +69,7 @@ def shows_options_of(base: Callable[..., Any], *hidden: str) -> Callable[[Shown]
 
 
 class Settings(NamedTuple):
-    """What a loss computes."""
+    """The checked arguments of a loss."""
 
     metric: Metric
     steps: tuple[Step, ...]
@@ -113,8 +116,8 @@ def make_settings(
     check_number("cross_entropy", cross_entropy)
     if cross_entropy and average in (None, "none"):
         raise ValueError(
-            "cross_entropy is added to a loss of one number; got average=None, which gives one per "
-            "class"
+            "cross_entropy needs a loss of one number; got average=None, which gives one per "
+            "class. Use another average, or cross_entropy=0"
         )
     options = make_options(
         average=average, from_logits=from_logits, per_sample=per_sample, task=task,
@@ -127,9 +130,9 @@ def make_settings(
     return Settings(chosen, steps, smooth, float(cross_entropy), options)
 
 
-# Arguments that belong elsewhere, and where.
+# Arguments of other functions, and where they belong.
 ELSEWHERE = {
-    "weight": "weights come with the batch, as in loss(input, target, weight)",
+    "weight": "pass weights with the batch, as in loss(input, target, weight)",
     "amplifying_scale": "write step=Amplified(scale); amplifying_scale is for the Keras losses",
     "axis_name": "it is for the functions of anyloss.jax",
     "memory": "it is for anyloss.torch.AnyLoss",
@@ -139,7 +142,7 @@ ELSEWHERE = {
 
 
 def check_names(metric: MetricSpec | Metric, given: Iterable[str]) -> None:
-    """Refuse an argument that nothing takes, and name the one that was probably meant."""
+    """Refuse an unknown argument, and name the one that was probably meant."""
     chosen = find_metric(metric)
     own = list(inspect.signature(chosen.function).parameters.values())[len(CELLS) :]
     if any(each.kind is each.VAR_KEYWORD for each in own):
@@ -155,23 +158,34 @@ def check_names(metric: MetricSpec | Metric, given: Iterable[str]) -> None:
             raise TypeError(f"unknown argument {name!r}; {hint}")
 
 
+def check_merged(name: str, given: Mapping[str, object]) -> None:
+    """Refuse the options that a score of merged counts does not have."""
+    for option in ("thresholds", "per_sample"):
+        if option in given:
+            raise ValueError(
+                f"{name} merges the counts of batches and takes no {option}=; got "
+                f"{option}={given[option]!r}"
+            )
+
+
 def make_steps(
     step: Step | None, threshold: float | None, thresholds: Sequence[float] | None
 ) -> tuple[Step, ...]:
-    """The step, or one per threshold."""
+    """The step, or one step per threshold."""
     if step is not None:
         check_step(step)
     if threshold is not None and (step is not None or thresholds is not None):
         raise ValueError(
-            "threshold= is short for the default step at that threshold and stands alone; "
-            f"otherwise say it in the step, as in step=Linear(threshold={threshold})"
+            f"threshold={threshold} sets the threshold of the default step, and cannot be combined "
+            "with step= or thresholds=. Set it in the step, as in "
+            f"step=Linear(threshold={threshold})"
         )
     base = DEFAULT if step is None else step
     if thresholds is None:
         return (base if threshold is None else base.at(threshold),)
     if isinstance(thresholds, str) or not isinstance(thresholds, Iterable):
-        raise TypeError(f"thresholds must be a list of numbers; got {thresholds!r}")
+        raise TypeError(f"thresholds must be a sequence of numbers; got {thresholds!r}")
     steps = tuple(base.at(float(each)) for each in thresholds)
     if not steps:
-        raise ValueError("thresholds must hold at least one number; got none")
+        raise ValueError("thresholds must have at least one number; got none")
     return steps

@@ -1,4 +1,4 @@
-"""Result files: refused before a run if they cannot be written, put in place in one move."""
+"""Result files: checked before a run, and written completely or not at all."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 
 def check_output(out: Path, suffixes: Sequence[str] = (".csv",)) -> None:
-    """Refuse an output that does not end in one of the suffixes, and a folder.
+    """Refuse a path that is a folder or does not end in one of the suffixes.
 
     >>> check_output(Path("scores.xlsx"))
     Traceback (most recent call last):
@@ -25,8 +25,8 @@ def check_output(out: Path, suffixes: Sequence[str] = (".csv",)) -> None:
 
 
 def write_table(table: Any, out: Path) -> None:
-    """Write a data frame as CSV or Parquet, by its suffix."""
-    with aside(out) as part:
+    """Write a data frame as CSV or Parquet, depending on the suffix."""
+    with replacing(out) as part:
         if out.suffix == ".csv":
             table.to_csv(part, index=False)
         else:
@@ -34,8 +34,11 @@ def write_table(table: Any, out: Path) -> None:
 
 
 @contextmanager
-def aside(out: Path) -> Iterator[Path]:
-    """Where to write, until all is written and the file is put in place."""
+def replacing(out: Path) -> Iterator[Path]:
+    """Yield a temporary path; at the end, move the file from there to `out`.
+
+    If the block raises an error, the temporary file is deleted and `out` remains as it was.
+    """
     out.parent.mkdir(parents=True, exist_ok=True)
     part = out.with_name(f".{out.name}.part")
     try:

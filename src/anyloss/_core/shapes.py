@@ -1,9 +1,9 @@
-"""Shapes: what comes in, brought into three axes.
+"""The shapes of scores, labels and weights: their meaning, and their three common axes.
 
-Every front-end brings its scores and labels into `(samples, rows, classes)`, and counts over the
-rows: one sample unless `per_sample` is set, one class for a binary task. What the shapes mean is
-decided here, by `layout`, for all of them: from shapes and types alone, never from values. The
-functions below run on any framework's tensors, through its `Backend`.
+Every front-end brings its arrays into `(samples, rows, classes)` and counts over the rows. There is
+one sample unless `per_sample` is set, and one class for a binary task. `layout` decides for all of
+them what the shapes mean, from shapes and types and never from values. The functions run on any
+framework's tensors, through its `Backend`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PER_SAMPLE = (False, True, "weighted")
 
 
 class Options(NamedTuple):
-    """How a batch is to be read; `anyloss.torch.AnyLoss` explains each of them."""
+    """How a batch is read; `_core/documents.py` describes each option."""
 
     average: str | None = "auto"
     from_logits: bool = True
@@ -42,7 +42,7 @@ class Options(NamedTuple):
 
 
 def make_options(**given: Any) -> Options:
-    """Options, each checked for what it may be."""
+    """The options, each one checked."""
     options = Options(**given)
     rule = options.zero_division
     if isinstance(rule, Real) and not isinstance(rule, bool) and rule in (0, 1):
@@ -81,21 +81,21 @@ class Layout(NamedTuple):
 
     @property
     def exclusive(self) -> bool:
-        """Whether the average is over classes of which a row has one, not over labels."""
+        """Whether the average is over classes that exclude each other, not over labels."""
         return self.task != "multilabel" and self.average != "binary"
 
 
-class Rows(NamedTuple):
-    """Scores, labels and weights in the three axes, and what their shapes meant."""
+class Samples(NamedTuple):
+    """Scores, labels and weights in the three axes, and the meaning of their shapes."""
 
     scores: Array
     y: Array
     weight: Array | None
     layout: Layout
-    sample_weight: Array | None = None  # (samples, 1, 1): how much each counts in the mean
+    sample_weight: Array | None = None  # (samples, 1, 1): the weights in the mean over samples
 
 
-Check = Callable[[Rows], None]
+Check = Callable[[Samples], None]
 
 
 def layout(
@@ -105,9 +105,9 @@ def layout(
     options: Options = Options(),
     own_form: bool = False,
 ) -> Layout:
-    """Read the shapes, and refuse those that have two readings or need silent broadcasting.
+    """Interpret the shapes; refuse those that have two readings or would need broadcasting.
 
-    `own_form` says whether the metric has a multiclass form of its own.
+    `own_form` is whether the metric has a multiclass form of its own.
 
     >>> layout((8, 3), (8,), integer_target=True)[:4]
     ('multiclass', 'macro', 3, True)
@@ -116,7 +116,7 @@ def layout(
         ...
     ValueError: scores and labels of shape (4, 64, 64) have two readings: task='binary', every \
 number is a decision of its own (masks, tokens), or task='multilabel', 64 labels along \
-class_axis=1; got task='auto'. Say which; for one-hot labels of 64 classes write \
+class_axis=1; got task='auto'. Choose one of them; for one-hot labels of 64 classes write \
 task='multiclass'
     """
     shape, target_shape = tuple(shape), tuple(target_shape)
@@ -134,12 +134,12 @@ task='multiclass'
         raise ValueError(
             f"scores of shape {shape} with class indices of shape {target_shape} have two "
             "readings: class_axis=1, the classes come before the positions, as in PyTorch, or "
-            "class_axis=-1, they come last; got class_axis=None. Say which"
+            "class_axis=-1, they come last; got class_axis=None. Choose one of them"
         )
     if index_target and not integer_target:
         raise TypeError(
             f"labels of shape {target_shape} for scores of shape {shape} are class indices and "
-            "must be integers"
+            "must be integers; got another type"
         )
     if options.per_sample and len(shape) < (2 if options.task == "binary" else 3):
         raise ValueError(
@@ -160,8 +160,8 @@ def _class_axis(shape: tuple[int, ...], options: Options) -> int:
     found = axis + axes if axis < 0 else axis
     if not 1 <= found < axes:
         raise ValueError(
-            f"class_axis must be an axis of the scores of shape {shape}, other than the first, "
-            f"which holds the samples; got {axis}"
+            f"class_axis must be an axis of the scores of shape {shape}, other than the first one, "
+            f"which is the axis of the samples; got {axis}"
         )
     return found
 
@@ -169,7 +169,7 @@ def _class_axis(shape: tuple[int, ...], options: Options) -> int:
 def _read_task(
     shape: tuple[int, ...], target: tuple[int, ...], classes: int, axis: int, task: str
 ) -> str:
-    """The task that the shapes allow, or an error that says which word to write."""
+    """The task that the shapes allow, or an error that names the option to set."""
     same = target == shape
     index = classes > 1 and target == shape[:axis] + shape[axis + 1 :]
     if task == "multiclass" and classes == 1:
@@ -192,15 +192,15 @@ def _read_task(
     raise ValueError(
         f"scores and labels of shape {shape} have two readings: task='binary', every number is a "
         f"decision of its own (masks, tokens), or task='multilabel', {classes} labels along "
-        f"class_axis={axis}; got task='auto'. Say which; for one-hot labels of {classes} classes "
-        "write task='multiclass'"
+        f"class_axis={axis}; got task='auto'. Choose one of them; for one-hot labels of {classes} "
+        "classes write task='multiclass'"
     )
 
 
 def _mismatch(
     shape: tuple[int, ...], target: tuple[int, ...], classes: int, axis: int, task: str
 ) -> str:
-    """What to say of labels whose shape does not go with that of the scores."""
+    """The error message for labels whose shape does not match that of the scores."""
     message = f"labels must have the shape of the scores, {shape}"
     if task in ("auto", "multiclass") and classes > 1:
         message += f", or hold class indices of shape {shape[:axis] + shape[axis + 1 :]}"
@@ -213,7 +213,7 @@ def _mismatch(
         last = others[-1] == len(shape) - 1
         where = -1 if last else others[-1]
         return message + (
-            f"If the classes lie along axis {others[-1]}, write class_axis={where}, or move them "
+            f"If axis {others[-1]} is the class axis, write class_axis={where}, or move it "
             f"to axis 1, as in PyTorch, with {'input.movedim(-1, 1)' if last else 'movedim'}"
         )
     return message + "Nothing is broadcast: use squeeze or unsqueeze to match them"
@@ -239,16 +239,16 @@ def resolve_average(average: str | None, task: str, classes: int, own_form: bool
         )
     if average == "multiclass" and task == "multilabel":
         raise ValueError(
-            "average='multiclass' needs one class per row: class indices, or task='multiclass' "
+            "average='multiclass' needs one class per sample: class indices, or task='multiclass' "
             f"for one-hot labels; got {classes} labels that do not exclude each other"
         )
     return average
 
 
 def rows(x: Array, shape: tuple[int, ...], lay: Layout) -> Array:
-    """Scores, or labels or weights with or without the class axis, to `(samples, rows, C or 1)`.
+    """Bring scores, labels or weights to `(samples, rows, C)`, or `C = 1` without the class axis.
 
-    `shape` is that of the scores.
+    `shape` is the shape of the scores.
     """
     n, axis = shape[0], lay.class_axis
     if lay.task == "binary" or len(shape) == 1:
@@ -262,7 +262,7 @@ def rows(x: Array, shape: tuple[int, ...], lay: Layout) -> Array:
 
 
 def as_scores(x: Array, shape: tuple[int, ...], lay: Layout) -> Array:
-    """`(samples, rows, C)` back to the shape of the scores: the inverse of `rows`."""
+    """Bring `(samples, rows, C)` back to the shape of the scores, as the inverse of `rows`."""
     if lay.task == "binary" or len(shape) == 1:
         return x.reshape(shape)
     axis = lay.class_axis
@@ -273,7 +273,7 @@ def as_scores(x: Array, shape: tuple[int, ...], lay: Layout) -> Array:
 def _weight_rows(
     weight: Array, labels: Array, shape: tuple[int, ...], lay: Layout
 ) -> tuple[Array, Array | None]:
-    """Weights per row, or per row and class, to the three axes; and those of whole samples."""
+    """Bring weights to the three axes; return them and the weights of whole samples."""
     given, axis = tuple(weight.shape), lay.class_axis
     full = shape[:axis] + shape[axis + 1 :] if lay.index_target else shape
     if given == full:
@@ -281,7 +281,7 @@ def _weight_rows(
     if given == shape[:1]:
         n, columns = shape[0], 1 if lay.task == "binary" else shape[axis]
         inner = math.prod(shape[1:]) // columns
-        # Zeros of the right shape, also where a label is NaN.
+        # Zeros of this shape, also where a label is NaN.
         zeros = (labels == labels).reshape((n, inner, labels.shape[2]))[..., :1] * 0
         per_row = (weight.reshape((n, 1, 1)) + zeros).reshape((*labels.shape[:2], 1))
         return per_row, weight.reshape((n, 1, 1)) if lay.per_sample else None
@@ -298,49 +298,49 @@ def arrange(
     *,
     ignore_index: int | None = None,
     check: Check | None = None,
-) -> Rows:
-    """Scores, labels and weights in the three axes; see `spread`."""
+) -> Samples:
+    """Bring scores, labels and weights to the three axes; see `spread`."""
     shape = tuple(scores.shape)
     z, labels, w, samples = rows(scores, shape, lay), rows(target, shape, lay), None, None
     if weight is not None:
         w, samples = _weight_rows(weight, labels, shape, lay)
-    return spread(Rows(z, labels, w, lay, samples), backend, ignore_index, check)
+    return spread(Samples(z, labels, w, lay, samples), backend, ignore_index, check)
 
 
 def spread(
-    given: Rows, backend: Backend, ignore_index: int | None = None, check: Check | None = None
-) -> Rows:
-    """Leave out the rows that do not count; class indices become one column per class.
+    given: Samples, backend: Backend, ignore_index: int | None = None, check: Check | None = None
+) -> Samples:
+    """Leave out the rows that do not count, and make class indices one column per class.
 
-    A row of weight 0, or with the label `ignore_index`, is no row, whatever else stands in it.
-    `check` is shown the rows before the indices are spread out. Where samples are counted by
-    themselves, a weight per sample says how much the sample counts in the mean over samples.
+    A row of weight 0, or with the label `ignore_index`, does not count, whatever its other values
+    are. `check` receives the rows before the class indices become columns. With `per_sample`, a
+    weight per sample is the weight of this sample in the mean over samples.
     """
     z, labels, w, lay, samples = given
     if ignore_index is not None:
         if lay.task == "multiclass" and not lay.index_target:
             raise ValueError(
-                "ignore_index is a class index; one-hot labels have none. Give the rows to leave "
-                f"out weight 0; got ignore_index={ignore_index!r}"
+                "ignore_index is a class index, and one-hot labels have none; got "
+                f"ignore_index={ignore_index!r}. Use weights of 0 to leave samples out"
             )
         keep = backend.where(labels == ignore_index, 0.0, 1.0)
         w = keep if w is None else w * keep
     if w is not None:
-        # Under the softmax a single class cannot be blanked: it would change the others.
+        # Under the softmax no single class can be set to 0, which would change the others.
         whole = lay.task == "multiclass" and w.shape[-1] > 1
         gone = (backend.sum(w, -1) if whole else w) == 0
         z, labels = backend.where(gone, 0.0, z), backend.where(gone, 0, labels)
     if check is not None:
-        check(Rows(z, labels, w, lay, samples))
+        check(Samples(z, labels, w, lay, samples))
     if samples is not None and w is not None:
         w = backend.where(w > 0, w * 0.0 + 1.0, 0.0)
     if lay.index_target:
         labels = backend.where(backend.one_hot(labels, lay.classes), 1.0, 0.0)
-    return Rows(z, labels, w, lay, samples)
+    return Samples(z, labels, w, lay, samples)
 
 
-def distributions(given: Rows, from_logits: bool) -> list[tuple[str, Array]]:
-    """What must sum to one over the classes, with its name: to be checked by a front-end."""
+def distributions(given: Samples, from_logits: bool) -> list[tuple[str, Array]]:
+    """The arrays that must sum to one over the classes, with their names."""
     lay, found = given.layout, []
     if lay.task == "multiclass" and not lay.index_target:
         found.append(("one-hot labels", given.y))
@@ -349,8 +349,8 @@ def distributions(given: Rows, from_logits: bool) -> list[tuple[str, Array]]:
     return found
 
 
-def check_values(given: Rows, from_logits: bool) -> None:
-    """Refuse NumPy rows whose numbers cannot be what they are said to be."""
+def check_values(given: Samples, from_logits: bool) -> None:
+    """Refuse NumPy arrays with labels, weights, scores or sums that are out of range."""
     z, y, w, lay, _ = given
     _check_range("labels", y, 0, lay.classes - 1 if lay.index_target else 1)
     if w is not None:
@@ -372,8 +372,8 @@ def prepare(
     *,
     weight: Array | None = None,
     own_form: bool = False,
-) -> Rows:
-    """Check NumPy scores and labels and bring them into the three axes."""
+) -> Samples:
+    """Check NumPy scores and labels, and bring them to the three axes."""
     scores, labels = np.asarray(y_score), np.asarray(y_true)
     if scores.dtype.kind not in "fiub" or labels.dtype.kind not in "fiub":
         raise TypeError(

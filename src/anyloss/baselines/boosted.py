@@ -1,8 +1,8 @@
-"""The rivals and ours for gradient boosting: the same trees, folds and inner folds for all.
+"""The baselines and our method for gradient boosting, with the same trees and folds for all.
 
-The models are named after their library. Rivals tune their threshold on five inner folds and
-predict with one model fitted on all rows; ours takes the models of the same inner folds, and of
-those of the null.
+The models are named after their library. The baselines tune their threshold on five inner folds
+and predict with one model that is fitted on all training rows. Our method predicts with the models
+of the same inner folds and of the inner folds of the method "null".
 """
 
 from __future__ import annotations
@@ -19,34 +19,43 @@ from anyloss._core.backend import Array
 from anyloss.baselines.methods import (
     Family,
     Folds,
-    Outcome,
+    Predictions,
     Split,
     Trained,
     balanced_weights,
-    held_rows,
-    scored,
+    default_and_tuned,
+    held_out_mask,
     tuned_threshold,
 )
-from anyloss.boosting import fitting
+from anyloss.boosting import trees
 from anyloss.boosting.core import step_of
-from anyloss.boosting.libraries import CatBoost, Goal, Library, LightGBM, Plan, Rows, XGBoost, take
+from anyloss.boosting.libraries import (
+    CatBoost,
+    Goal,
+    Library,
+    LightGBM,
+    Plan,
+    TreeData,
+    XGBoost,
+    take,
+)
 from anyloss.metrics import metric as find_metric
-from anyloss.recipe.task import probabilities
+from anyloss.recipe.target import probabilities
 
 ROUNDS, RATE = 60, 0.1
 
 
 class Setup(NamedTuple):
-    """A library, how it is kept to one thread and to the same bits, and how it samples."""
+    """A library and its parameters for reproducible results and for sampling."""
 
     library: Library
-    steady: dict[str, Any]
-    sampling: dict[str, Any]
+    deterministic: dict[str, Any]  # one thread, and the same model in every run
+    sampling: dict[str, Any]  # of rows and columns
 
     def plan(self, seed: int, **more: Any) -> Plan:
         """The parameters that all methods share."""
         shared = {"n_estimators": ROUNDS, "learning_rate": RATE, "random_state": seed}
-        return Plan(shared | self.steady | more, {})
+        return Plan(shared | self.deterministic | more, {})
 
 
 SETUPS = {
@@ -67,13 +76,13 @@ SETUPS = {
 def _log_loss(
     setup: Setup, balanced: bool, split: Split, folds: Folds, seed: int = 0, **more: Any
 ) -> Trained:
-    """Log-loss on all rows, and on each inner fold."""
+    """Log-loss on all training rows, and once more for each inner fold."""
     y, library = split.y.astype(float), setup.library
     weight = balanced_weights(y) if balanced else None
     plan = setup.plan(split.seed + seed, **more)
 
     def trained(rows: Array, at: Array) -> Array:
-        part = take(Rows(split.X, y, weight), rows)
+        part = take(TreeData(split.X, y, weight), rows)
         return probabilities(library.margin(library.train(part, plan, None, None), at), "binary")
 
     start = time.perf_counter()
@@ -85,56 +94,57 @@ def _log_loss(
     return Trained(test, held_out, seconds, time.perf_counter() - start)
 
 
-def _blend(setup: Setup, split: Split, metrics: Sequence[str]) -> Iterator[Outcome]:
-    """Two log-loss models on samples of rows and columns, each tuned on inner folds of its own."""
+def _blend(setup: Setup, split: Split, metrics: Sequence[str]) -> Iterator[Predictions]:
+    """The mean of two log-loss models on samples of rows and columns, each with a tuned threshold.
+
+    The two thresholds are tuned on different inner folds.
+    """
     both = [
         (_log_loss(setup, False, split, folds, seed, **setup.sampling), folds)
         for seed, folds in ((1, split.folds), (2, split.other_folds))
     ]
     for metric in metrics:
-        votes = []
+        centred = []  # probabilities, shifted so that the tuned threshold is at 0.5
         for found, folds in both:
             at = np.clip(tuned_threshold(split.y, found.held_out, folds, metric), 1e-9, 1 - 1e-9)
             p = np.clip(found.test, 1e-9, 1 - 1e-9)
-            votes.append(probabilities(np.log(p / (1 - p)) - np.log(at / (1 - at)), "binary"))
-        test = np.mean(votes, axis=0)
+            centred.append(probabilities(np.log(p / (1 - p)) - np.log(at / (1 - at)), "binary"))
+        test = np.mean(centred, axis=0)
         seconds = sum(found.with_folds for found, _ in both)
-        yield Outcome("blend", metric, test > 0.5, test, seconds)
+        yield Predictions("blend", metric, test > 0.5, test, seconds)
 
 
-def _ours(setup: Setup, split: Split, metrics: Sequence[str]) -> Iterator[Outcome]:
-    """The recipe, as the classifiers run it, and its models before refinement.
+def _anyloss(setup: Setup, split: Split, metrics: Sequence[str]) -> Iterator[Predictions]:
+    """The recipe of the boosting classifiers, and its ensemble before refinement ("unrefined").
 
-    The start is shared by the metrics.
+    All metrics share the models of the log-loss start.
     """
-    library, plan, rows = (
-        setup.library,
-        setup.plan(split.seed),
-        Rows(split.X, split.y.astype(float)),
-    )
-    held = held_rows([*split.folds, *split.other_folds], len(split.y))
+    library, plan = setup.library, setup.plan(split.seed)
+    data = TreeData(split.X, split.y.astype(float))
+    held = held_out_mask([*split.folds, *split.other_folds], len(split.y))
     begin = time.perf_counter()
-    begun = fitting.start(library, rows, held, plan)
+    started = trees.start(library, data, held, plan)
     shared = time.perf_counter() - begin
     for metric in metrics:
         begin = time.perf_counter()
         goal = Goal(find_metric(metric), step_of("auto"))
-        found = fitting.finish(library, rows, held, goal, plan, ROUNDS // 3, begun)
+        found = trees.finish(started, goal, ROUNDS // 3)
         seconds = shared + time.perf_counter() - begin
         for name, model, cost in (
             ("anyloss", found, seconds),
             ("unrefined", replace(found, share=0.0), shared),
         ):
             test = probabilities(model.margin(library, split.test), "binary")
-            yield Outcome(name, metric, test > 0.5, test, cost)
+            yield Predictions(name, metric, test > 0.5, test, cost)
 
 
 def _families(setup: Setup) -> dict[str, Family]:
+    """The methods of one library."""
+    losses = {"bce": partial(_log_loss, setup, False), "weighted": partial(_log_loss, setup, True)}
     return {
-        "bce": partial(scored, "bce", partial(_log_loss, setup, False), True),
-        "weighted": partial(scored, "weighted", partial(_log_loss, setup, True), False),
+        **{x: partial(default_and_tuned, x, train, x == "bce") for x, train in losses.items()},
         "blend": partial(_blend, setup),
-        "anyloss": partial(_ours, setup),
+        "anyloss": partial(_anyloss, setup),
     }
 
 

@@ -1,9 +1,12 @@
-"""The rivals, and ours: each trains on one outer fold and decides on its test rows.
+"""The baselines and our method: each trains on one outer fold and predicts its test rows.
 
-A family is what is fitted together: a loss that does not know the metric is trained once for all
-metrics, at 0.5 and with a tuned threshold. The linear model of cross-entropy, its weighted twin and
-the resampling methods is scikit-learn's logistic regression; all else is trained by the same Adam
-for the same number of steps, from the same start.
+A family is a group of methods that share a fit. A loss that does not depend on the metric is
+trained once for all metrics and gives two methods: the decision at 0.5 and the decision at a tuned
+threshold. Cross-entropy, class-weighted cross-entropy and the resampling methods use
+scikit-learn's logistic regression as their linear model. All other losses are trained by the same
+Adam, for the same number of steps, from the same start.
+
+docs/add_a_baseline.md explains how to add a baseline.
 """
 
 from __future__ import annotations
@@ -16,32 +19,32 @@ from typing import NamedTuple
 
 import numpy as np
 
-from anyloss import recipe
 from anyloss._core.backend import Array
-from anyloss._core.gradient import gradient
+from anyloss._core.functions import gradient
 from anyloss.metrics import metric as find_metric
+from anyloss.recipe import numpy_models
 from anyloss.recipe.networks import Adam, Layers, backward, forward, new_layers
-from anyloss.recipe.task import probabilities
+from anyloss.recipe.target import probabilities
 from anyloss.steps import Amplified, Linear, LogitSigmoid, RaisedCosine, Step
 
-STEPS, RATE, C = 1000, 0.03, 1.0  # fewer or larger steps leave the sharp losses half trained
+STEPS, RATE, C = 1000, 0.03, 1.0  # with fewer or larger steps, steep losses do not converge
 Folds = list[tuple[Array, Array]]
 
 
 class Split(NamedTuple):
-    """One outer fold: standardised rows to fit and to test, the inner folds, the network."""
+    """One outer fold: standardised training and test rows, inner folds, and network sizes."""
 
-    X: Array
+    X: Array  # of the training rows, like `y`
     y: Array
     test: Array
     folds: Folds
-    other_folds: Folds  # for the null: the same rival with other inner folds
+    other_folds: Folds  # of the method "null": the same baseline with other inner folds
     hidden: tuple[int, ...]
     seed: int
 
 
-class Outcome(NamedTuple):
-    """What a method made of the test rows, for one metric."""
+class Predictions(NamedTuple):
+    """The decisions and probabilities of one method for the test rows, and its fitting time."""
 
     method: str
     metric: str
@@ -51,25 +54,27 @@ class Outcome(NamedTuple):
 
 
 class Trained(NamedTuple):
-    """Probabilities of the test rows, those of the inner folds' held-out rows, and the times."""
+    """The probabilities of the test rows and of the held-out rows, and the fitting times."""
 
     test: Array
-    held_out: Array
-    seconds: float  # of the one fit on all rows
+    held_out: Array  # each training row, predicted by the model of the inner fold that held it out
+    seconds: float  # of the one fit on all training rows
     with_folds: float  # of all fits
 
 
-Family = Callable[[Split, Sequence[str]], Iterator[Outcome]]
-Predict = Callable[[Array], Array]  # rows to probabilities
+Family = Callable[[Split, Sequence[str]], Iterator[Predictions]]
+Predict = Callable[[Array], Array]  # from rows to probabilities
 Train = Callable[[Array, Array, Split], Predict]
-Slope = Callable[[Array, Array], Array]  # logits and labels to the gradient of the loss
+TrainOnFolds = Callable[[Split, Folds], Trained]
+LossGradient = Callable[[Array, Array], Array]  # from logits and labels to d loss / d logit
 
 
 def tuned_threshold(y: Array, p: Array, folds: Folds, metric: str) -> float:
-    """The threshold that scikit-learn's TunedThresholdClassifierCV takes, from held-out `p`.
+    """The threshold that scikit-learn's `TunedThresholdClassifierCV` chooses, from held-out `p`.
 
-    Per fold the score at 100 thresholds, interpolated to common ones; the best mean wins. Here all
-    thresholds of a fold are scored at once from sorted sums, which is the only difference.
+    Each fold is scored at 100 thresholds, the scores are interpolated to common thresholds, and
+    the threshold with the best mean score is chosen. The only difference is that here all
+    thresholds of a fold are scored at once from sorted sums.
     """
     at = [np.linspace(p[held].min(), p[held].max(), 100) for _, held in folds]
     common = np.linspace(min(x[0] for x in at), max(x[-1] for x in at), 100)
@@ -81,6 +86,7 @@ def tuned_threshold(y: Array, p: Array, folds: Folds, metric: str) -> float:
 
 
 def _curve(y: Array, p: Array, thresholds: Array, metric: str) -> Array:
+    """The score at each threshold."""
     order = np.argsort(p)
     below = np.searchsorted(p[order], thresholds, side="left")
     fn = np.append(0.0, np.cumsum(y[order]))[below]
@@ -89,17 +95,17 @@ def _curve(y: Array, p: Array, thresholds: Array, metric: str) -> Array:
     return np.broadcast_to(scores, thresholds.shape)
 
 
-def scored(
-    name: str,
-    train: Callable[[Split, Folds], Trained],
-    null: bool,
-    split: Split,
-    metrics: Sequence[str],
-) -> Iterator[Outcome]:
-    """A loss that does not know the metric: at 0.5, with a tuned threshold and, once, the null."""
+def default_and_tuned(
+    name: str, train: TrainOnFolds, null: bool, split: Split, metrics: Sequence[str]
+) -> Iterator[Predictions]:
+    """A loss that does not depend on the metric: decisions at 0.5 and at a tuned threshold.
+
+    With `null`, the tuned threshold is repeated with other inner folds, as the method "null", whose
+    difference from the tuned threshold is noise alone.
+    """
     first = train(split, split.folds)
     for metric in metrics:
-        yield Outcome(name, metric, first.test > 0.5, first.test, first.seconds)
+        yield Predictions(name, metric, first.test > 0.5, first.test, first.seconds)
     yield from _tuned(f"{name}_tuned", first, split.y, split.folds, metrics)
     if null:
         again = train(split, split.other_folds)
@@ -108,16 +114,17 @@ def scored(
 
 def _tuned(
     name: str, found: Trained, y: Array, folds: Folds, metrics: Sequence[str]
-) -> Iterator[Outcome]:
+) -> Iterator[Predictions]:
+    """The decisions at the threshold that is tuned on the held-out rows, for each metric."""
     for metric in metrics:
         start = time.perf_counter()
         threshold = tuned_threshold(y, found.held_out, folds, metric)
         seconds = found.with_folds + time.perf_counter() - start
-        yield Outcome(name, metric, found.test >= threshold, found.test, seconds)
+        yield Predictions(name, metric, found.test >= threshold, found.test, seconds)
 
 
-def _one_by_one(train: Train, split: Split, folds: Folds) -> Trained:
-    """Fit on all rows, and on each inner fold."""
+def _fit_all_and_folds(train: Train, split: Split, folds: Folds) -> Trained:
+    """Fit on all training rows, and once more for each inner fold."""
     start = time.perf_counter()
     test = train(split.X, split.y, split)(split.test)
     seconds = time.perf_counter() - start
@@ -128,12 +135,14 @@ def _one_by_one(train: Train, split: Split, folds: Folds) -> Trained:
 
 
 def _cross_entropy(balanced: bool, split: Split, folds: Folds) -> Trained:
+    """Cross-entropy with or without balanced class weights, linear or with hidden layers."""
     if split.hidden:
         return _networks(balanced, split, folds)
-    return _one_by_one(partial(_logistic, "balanced" if balanced else None), split, folds)
+    return _fit_all_and_folds(partial(_logistic, "balanced" if balanced else None), split, folds)
 
 
 def _logistic(class_weight: str | None, X: Array, y: Array, split: Split) -> Predict:
+    """scikit-learn's logistic regression."""
     from sklearn.linear_model import LogisticRegression
 
     model = LogisticRegression(C=C, max_iter=1000, class_weight=class_weight).fit(X, y)
@@ -141,12 +150,12 @@ def _logistic(class_weight: str | None, X: Array, y: Array, split: Split) -> Pre
 
 
 def balanced_weights(y: Array) -> Array:
-    """Weights under which both classes weigh the same, 1 on average."""
+    """Weights that give both classes the same total weight, with mean 1."""
     return np.where(y == 1, 0.5 / y.mean(), 0.5 / (1 - y).mean())
 
 
-def held_rows(folds: Folds, rows: int) -> Array:
-    """Which rows each fold holds out, `(folds, rows)`."""
+def held_out_mask(folds: Folds, rows: int) -> Array:
+    """Which rows each fold holds out, as a mask of shape `(folds, rows)`."""
     held = np.zeros((len(folds), rows), dtype=bool)
     for k, (_, rest) in enumerate(folds):
         held[k, rest] = True
@@ -154,19 +163,23 @@ def held_rows(folds: Folds, rows: int) -> Array:
 
 
 def _networks(balanced: bool, split: Split, folds: Folds) -> Trained:
-    """Networks as our recipe starts them: the inner folds stop early and tell the last one when."""
+    """Networks that are trained as at the start of our recipe.
+
+    The networks of the inner folds stop early. The network on all training rows takes their mean
+    number of steps.
+    """
     y, rng = split.y[:, None].astype(float), np.random.default_rng(split.seed)
     weight = balanced_weights(y[:, 0]) if balanced else np.ones(len(y))
     sizes = [split.X.shape[1], *split.hidden, 1]
 
     def trained(held: Array, steps: int) -> tuple[Layers, Array]:
         layers = new_layers(sizes, len(held), rng)
-        begun = recipe.Start(layers, split.X, y, weight, "binary", held, C)
-        return recipe.descend(begun, steps=steps)
+        initial = numpy_models.Started(layers, split.X, y, weight, "binary", held, C)
+        return numpy_models.train_cross_entropy(initial, steps=steps)
 
     start = time.perf_counter()
-    held = held_rows(folds, len(y))
-    layers, best = trained(held, recipe.START_STEPS)
+    held = held_out_mask(folds, len(y))
+    layers, best = trained(held, numpy_models.START_STEPS)
     held_out = probabilities(forward(layers, split.X)[-1][held, 0], "binary")
     ordered = np.empty(len(y))
     ordered[np.nonzero(held)[1]] = held_out
@@ -178,6 +191,7 @@ def _networks(balanced: bool, split: Split, folds: Folds) -> Trained:
 
 
 def _resampled(over: bool, X: Array, y: Array, split: Split) -> Predict:
+    """Logistic regression on rows that SMOTE or undersampling has balanced."""
     from imblearn.over_sampling import SMOTE
     from imblearn.under_sampling import RandomUnderSampler
 
@@ -189,8 +203,8 @@ def _resampled(over: bool, X: Array, y: Array, split: Split) -> Predict:
     return _logistic(None, X, y, split)
 
 
-def _descend(slope: Slope, X: Array, y: Array, split: Split) -> Predict:
-    """Adam on any loss of the logits, from the same start for every method."""
+def train_with_adam(gradient_of: LossGradient, X: Array, y: Array, split: Split) -> Predict:
+    """Minimise any loss of the logits by Adam, from the same start for every method."""
     y = y.astype(float)
     sizes = [X.shape[1], *split.hidden, 1]
     layers = new_layers(sizes, 1, np.random.default_rng(split.seed))
@@ -198,26 +212,27 @@ def _descend(slope: Slope, X: Array, y: Array, split: Split) -> Predict:
     values = None
     for _ in range(STEPS):
         values = forward(layers, X, values)
-        adam.step(backward(layers, X, values, slope(values[-1][0, :, 0], y)[None, :, None]))
+        d_logits = gradient_of(values[-1][0, :, 0], y)
+        adam.step(backward(layers, X, values, d_logits[None, :, None]))
     return lambda rows: probabilities(forward(layers, rows)[-1][0, :, 0], "binary")
 
 
-def mse_slope(z: Array, y: Array) -> Array:
-    """The gradient of the mean squared error of the probabilities.
+def mse_gradient(z: Array, y: Array) -> Array:
+    """The gradient of the mean squared error of the probabilities by the logits.
 
-    >>> mse_slope(np.zeros(1), np.ones(1)).tolist()
+    >>> mse_gradient(np.zeros(1), np.ones(1)).tolist()
     [-0.25]
     """
     p = probabilities(z, "binary")
     return 2 * (p - y) * p * (1 - p) / len(y)
 
 
-def focal_slope(z: Array, y: Array) -> Array:
-    """The gradient of the focal loss (Lin et al. 2017) with gamma 2: `(1 - q)^2 (-log q)`.
+def focal_gradient(z: Array, y: Array) -> Array:
+    """The gradient of the focal loss (Lin et al. 2017) with gamma 2 by the logits.
 
-    `q` is the probability of the true class.
+    The loss of a sample is `(1 - q)^2 (-log q)`, where `q` is the probability of its true class.
 
-    >>> focal_slope(np.zeros(1), np.ones(1)).round(4).tolist()
+    >>> focal_gradient(np.zeros(1), np.ones(1)).round(4).tolist()
     [-0.2983]
     """
     sign = 2 * y - 1
@@ -227,74 +242,86 @@ def focal_slope(z: Array, y: Array) -> Array:
 
 
 def _surrogate_fbeta(X: Array, y: Array, split: Split) -> Predict:
+    """The surrogate F-beta loss with beta 1."""
     import torch
 
     from anyloss.torch import SurrogateFBetaLoss
 
     loss = SurrogateFBetaLoss(prior=float(y.mean()))
 
-    def slope(z: Array, labels: Array) -> Array:
+    def gradient_of(z: Array, labels: Array) -> Array:
         logits = torch.from_numpy(z.copy()).requires_grad_()
         loss(logits, torch.from_numpy(labels)).backward()
         assert logits.grad is not None
         return logits.grad.numpy()
 
-    return _descend(slope, X, y, split)
+    return train_with_adam(gradient_of, X, y, split)
 
 
-def _soft_metric(name: str, step: Step, split: Split, metrics: Sequence[str]) -> Iterator[Outcome]:
-    """A soft metric as the loss, from a cold start, at 0.5: as the papers train."""
+def _soft_metric(
+    name: str, step: Step, split: Split, metrics: Sequence[str]
+) -> Iterator[Predictions]:
+    """A soft metric as the loss, from random weights, with decisions at 0.5, as in the papers."""
     for metric in metrics:
         start = time.perf_counter()
 
-        def slope(z: Array, y: Array, metric: str = metric) -> Array:
+        def gradient_of(z: Array, y: Array, metric: str = metric) -> Array:
             return -gradient(y, z, metric, step, from_logits=True)[1]
 
-        test = _descend(slope, split.X, split.y, split)(split.test)
-        yield Outcome(name, metric, test > 0.5, test, time.perf_counter() - start)
+        test = train_with_adam(gradient_of, split.X, split.y, split)(split.test)
+        yield Predictions(name, metric, test > 0.5, test, time.perf_counter() - start)
 
 
-def _ours(split: Split, metrics: Sequence[str]) -> Iterator[Outcome]:
-    """The recipe, as `AnyLossClassifier` runs it, and the vote before refinement.
+def _anyloss(split: Split, metrics: Sequence[str]) -> Iterator[Predictions]:
+    """The recipe of `AnyLossClassifier`, and its ensemble before refinement ("unrefined").
 
-    The start is shared by the metrics.
+    All metrics share the models of the cross-entropy start.
     """
     begin = time.perf_counter()
-    begun = recipe.start(split.X, split.y, hidden=split.hidden, C=C, seed=split.seed)
+    initial = numpy_models.start(split.X, split.y, hidden=split.hidden, C=C, seed=split.seed)
     shared = time.perf_counter() - begin
-    members = len(begun.held)
+    members = len(initial.held)
     for metric in metrics:
         begin = time.perf_counter()
-        found = recipe.finish(begun, metric)
+        found = numpy_models.finish(initial, metric)
         test = (1 + found.decide(split.test)[:, 0]) / 2
         seconds = shared + time.perf_counter() - begin
-        yield Outcome("anyloss", metric, test > 0.5, test, seconds)
-        started = replace(found, layers=[x[:members] for x in found.layers])
-        test = (1 + started.decide(split.test)[:, 0]) / 2
-        yield Outcome("unrefined", metric, test > 0.5, test, shared)
+        yield Predictions("anyloss", metric, test > 0.5, test, seconds)
+        unrefined = replace(found, layers=[x[:members] for x in found.layers])
+        test = (1 + unrefined.decide(split.test)[:, 0]) / 2
+        yield Predictions("unrefined", metric, test > 0.5, test, shared)
 
 
-def _each(train: Train) -> Callable[[Split, Folds], Trained]:
-    return partial(_one_by_one, train)
+def each_fold(train: Train) -> TrainOnFolds:
+    """A function that trains on rows, as one that trains on a split and its inner folds."""
+    return partial(_fit_all_and_folds, train)
 
 
+# Losses that do not depend on the metric: two methods each, at 0.5 and with a tuned threshold.
+LOSSES: dict[str, TrainOnFolds] = {
+    "bce": partial(_cross_entropy, False),
+    "weighted": partial(_cross_entropy, True),
+    "focal": each_fold(partial(train_with_adam, focal_gradient)),
+    "smote": each_fold(partial(_resampled, True)),
+    "undersampling": each_fold(partial(_resampled, False)),
+    "mse": each_fold(partial(train_with_adam, mse_gradient)),
+    "surrogate_fbeta": each_fold(_surrogate_fbeta),
+}
+# The steps of other papers: one method each, a soft metric that is trained from random weights.
+SOFT_STEPS: dict[str, Step] = {
+    "sol": RaisedCosine(0.1),
+    "heaviside": Linear(0.2),
+    "sigmoid_f1": LogitSigmoid(1.0),
+    "published": Amplified(73.0),
+}
 FAMILIES: dict[str, Family] = {
-    "bce": partial(scored, "bce", partial(_cross_entropy, False), True),
-    "weighted": partial(scored, "weighted", partial(_cross_entropy, True), False),
-    "focal": partial(scored, "focal", _each(partial(_descend, focal_slope)), False),
-    "smote": partial(scored, "smote", _each(partial(_resampled, True)), False),
-    "undersampling": partial(scored, "undersampling", _each(partial(_resampled, False)), False),
-    "mse": partial(scored, "mse", _each(partial(_descend, mse_slope)), False),
-    "surrogate_fbeta": partial(scored, "surrogate_fbeta", _each(_surrogate_fbeta), False),
-    "sol": partial(_soft_metric, "sol", RaisedCosine(0.1)),
-    "heaviside": partial(_soft_metric, "heaviside", Linear(0.2)),
-    "sigmoid_f1": partial(_soft_metric, "sigmoid_f1", LogitSigmoid(1.0)),
-    "published": partial(_soft_metric, "published", Amplified(73.0)),
-    "anyloss": _ours,
+    **{x: partial(default_and_tuned, x, train, x == "bce") for x, train in LOSSES.items()},
+    **{x: partial(_soft_metric, x, step) for x, step in SOFT_STEPS.items()},
+    "anyloss": _anyloss,
 }
 MAIN = ("bce", "weighted", "published", "anyloss")
 
 
 def families_for(model: str, metric: str) -> tuple[str, ...]:
-    """All rivals for the linear model with F1 and MCC, the main ones elsewhere."""
+    """The default families: all for the linear model with F1 or MCC, else those of `MAIN`."""
     return tuple(FAMILIES) if model == "linear" and metric in ("f1", "mcc") else MAIN

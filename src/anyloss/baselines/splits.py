@@ -1,4 +1,4 @@
-"""Splits: which rows a method is fitted on, and how it is tested; the same for every method."""
+"""Splits: the training rows, test rows and inner folds, which are the same for every method."""
 
 from __future__ import annotations
 
@@ -15,16 +15,19 @@ INNER = 5
 
 
 def check_sizes(folds: int, repeats: int, rows: int) -> None:
-    """Refuse sizes that no study can have."""
+    """Raise a ValueError if there are too few folds, repeats or rows for a comparison."""
     if folds < 2 or repeats < 1 or rows < 50:
         raise ValueError(
-            "a study needs at least 2 folds, 1 repeat and 50 rows; got "
+            "a comparison needs at least 2 folds, 1 repeat and 50 rows; got "
             f"{folds}, {repeats} and {rows}"
         )
 
 
 def new_split(X: Any, y: Any, test: Any, hidden: tuple[int, ...], seed: int) -> Split:
-    """Rows to fit and to test as the methods take them: scaled, with two sets of inner folds."""
+    """The split that every method receives: scaled rows and two sets of inner folds.
+
+    The scaler is fitted on the training rows `X` only.
+    """
     from sklearn.model_selection import StratifiedKFold
     from sklearn.preprocessing import StandardScaler
 
@@ -38,23 +41,23 @@ def new_split(X: Any, y: Any, test: Any, hidden: tuple[int, ...], seed: int) -> 
 
 
 def check_rarer(y: Any, folds: int) -> None:
-    """Refuse labels of which not every fold, and every fold within it, can hold one out.
+    """Raise a ValueError if the rarer class is too small for the folds and their inner folds.
 
-    >>> check_rarer(np.array([0] * 90 + [1] * 5), folds=5)
+    >>> check_rarer(np.array([0] * 90 + [1] * 5), folds=5)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
         ...
-    ValueError: 5 rows of the rarer class are too few for 5 folds with 5 in each: take fewer folds
+    ValueError: 5 rows of the rarer class are too few for 5 folds with 5 inner folds each...
     """
     least = min(int(y.sum()), int((1 - y).sum()))
     if least < folds or least - -(-least // folds) < INNER:
         raise ValueError(
-            f"{least} rows of the rarer class are too few for {folds} folds with {INNER} in each: "
-            "take fewer folds"
+            f"{least} rows of the rarer class are too few for {folds} folds with {INNER} inner "
+            "folds each; use fewer folds"
         )
 
 
 def fingerprint(X: Array, y: Array) -> str:
-    """What tells these rows and labels from others of the same name.
+    """A checksum of the rows and labels, which identifies a data set beside its name.
 
     >>> fingerprint(np.zeros((2, 1)), np.ones(2)) == fingerprint(np.zeros((2, 1)), np.zeros(2))
     False

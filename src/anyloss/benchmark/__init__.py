@@ -1,11 +1,11 @@
 """Our measurements against the baselines, on real data: `anyloss bench`."""
 
 from anyloss.benchmark.datasets import Dataset, bundled, from_folder, from_openml
-from anyloss.benchmark.protocol import Study, read_results, run, usable
+from anyloss.benchmark.protocol import Benchmark, read_results, run, usable
 
 __all__ = [
+    "Benchmark",
     "Dataset",
-    "Study",
     "bundled",
     "from_folder",
     "from_openml",

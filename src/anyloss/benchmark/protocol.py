@@ -1,12 +1,13 @@
 """The protocol: data sets x models x metrics x methods x repeated stratified folds.
 
-Every method sees the same outer folds, the same scaled rows (the scaler knows the training fold
-only) and the same network. Rivals tune their threshold on five inner folds and predict with one
-model fitted on all rows, as scikit-learn does it; ours draws inner folds of its own, twice, and
-lets their models vote, with and ("unrefined") without training for the metric.
+Every method receives the same outer folds, the same scaled rows (the scaler is fitted on the
+training fold only) and the same network. The baselines tune their threshold on five inner folds
+and predict with one model that is fitted on all training rows, as in scikit-learn. Our method
+draws its own inner folds, twice, and predicts with the ensemble of their models, with training for
+the metric ("anyloss") and without ("unrefined").
 
-A unit is one family of methods on one fold; its result depends on nothing but its name and its
-data, so units may run in any order, on any number of processes, and be resumed after a kill.
+A unit is one family of methods on one fold. Its result depends only on its name and its data, so
+that units can run in any order, on any number of processes, and can be resumed after a kill.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from anyloss import __version__
-from anyloss._core.counts import score
+from anyloss._core.functions import score
 from anyloss._core.journal import Journal
 from anyloss._core.outputs import check_output, write_table
 from anyloss.baselines.boosted import BOOSTED
-from anyloss.baselines.methods import FAMILIES, Family, Outcome, Split, families_for
+from anyloss.baselines.methods import FAMILIES, Family, Predictions, Split, families_for
 from anyloss.baselines.splits import (
     INNER,
     MODELS,
@@ -47,8 +48,44 @@ KEYS = ["dataset", "model", "metric", "method", "repeat", "fold"]
 
 
 @dataclass(frozen=True)
-class Study:
-    """What is compared on what; `families` limits the methods (default: see `families_for`)."""
+class Benchmark:
+    """A comparison of our method with baselines on several data sets.
+
+    `run` runs it. Every combination of data set, model, metric, method and fold gives one score. A
+    family is a group of methods that are fitted together.
+
+    Args:
+        datasets (tuple of Dataset): the data sets, from `from_folder`, `bundled` or `from_openml`.
+            Use `usable` to leave out those that cannot be split.
+        models (tuple of str): `"linear"`, `"mlp"` (8 hidden units), `"lightgbm"`, `"xgboost"` or
+            `"catboost"`. Default: `("linear", "mlp")`.
+        metrics (tuple of str): names or formulas of metrics. Default: F1, MCC, balanced accuracy,
+            G-mean and accuracy.
+        families (tuple of str): the families of methods. `"bce"`, `"weighted"` (class weights),
+            `"focal"`, `"smote"`, `"undersampling"`, `"mse"` and `"surrogate_fbeta"` are scored at
+            0.5 and with a tuned threshold. `"sol"`, `"heaviside"`, `"sigmoid_f1"` and
+            `"published"` (AnyLoss with L = 73) train a soft metric from random weights.
+            `"anyloss"` is our method, with and without refinement. Trees have `"bce"`,
+            `"weighted"`, `"blend"` (two models) and `"anyloss"`. By default trees have all of
+            theirs, the linear model has all with F1 and MCC, and everything else has `"bce"`,
+            `"weighted"`, `"published"` and `"anyloss"`.
+        folds (int): the number of outer folds. Default: 5.
+        repeats (int): how often the outer folds are drawn. Default: 5.
+        rows (int): the largest number of rows of a data set; of a larger one a sample is used.
+            Default: 5000.
+
+    Raises:
+        ValueError: if a model, method or metric is unknown, if a data set, model, metric or method
+            occurs twice, if there is no data set, model or metric, or if there are fewer than 2
+            folds, 1 repeat or 50 rows.
+
+    Examples:
+        >>> from anyloss.benchmark import Benchmark, bundled
+        >>> datasets = tuple(bundled()[:3])
+        >>> benchmark = Benchmark(datasets, models=("linear",), metrics=("f1", "mcc"), repeats=1)
+        >>> len(benchmark.datasets), benchmark.folds
+        (3, 5)
+    """
 
     datasets: tuple[Dataset, ...]
     models: tuple[str, ...] = tuple(MODELS)
@@ -78,8 +115,8 @@ class Study:
             twice = sorted({x for x in given if given.count(x) > 1})
             if twice or not (given or what == "methods"):
                 raise ValueError(
-                    f"a study needs {what}, each of them once; got {', '.join(twice) or 'none'}"
-                    f"{' more than once' if twice else ''}"
+                    f"a benchmark needs {what}, each of them once; got "
+                    f"{', '.join(twice) or 'none'}{' more than once' if twice else ''}"
                 )
         check_sizes(self.folds, self.repeats, self.rows)
 
@@ -95,41 +132,41 @@ class Unit(NamedTuple):
     fold: int
 
     def key(self, fingerprint: str) -> str:
-        """Its name in the journal; the fingerprint is that of the data."""
+        """The name of the unit in the journal, which includes the fingerprint of the data."""
         place = (self.dataset.name, fingerprint, self.repeat, self.fold)
         return json.dumps((*place, self.model, self.family, self.metrics))
 
 
-def units(study: Study) -> Iterator[Unit]:
-    """All units of a study, data set by data set."""
-    for dataset in study.datasets:
-        for model in study.models:
+def units(benchmark: Benchmark) -> Iterator[Unit]:
+    """All units of a benchmark, data set by data set."""
+    for dataset in benchmark.datasets:
+        for model in benchmark.models:
             known = _families(model)
-            for family in study.families or known:
+            for family in benchmark.families or known:
                 metrics = tuple(
                     metric
-                    for metric in study.metrics
-                    if family in (known if study.families else _usual(model, metric))
+                    for metric in benchmark.metrics
+                    if family in (known if benchmark.families else _usual(model, metric))
                 )
                 if not metrics:
                     continue
-                for repeat in range(study.repeats):
-                    for fold in range(study.folds):
+                for repeat in range(benchmark.repeats):
+                    for fold in range(benchmark.folds):
                         yield Unit(dataset, model, family, metrics, repeat, fold)
 
 
 def _families(model: str) -> dict[str, Family]:
-    """The methods there are for a model."""
+    """All families of methods of a model."""
     return BOOSTED.get(model, FAMILIES)
 
 
 def _usual(model: str, metric: str) -> tuple[str, ...]:
-    """The methods a model is compared by unless others are asked for."""
+    """The families of methods that are run by default for a model and a metric."""
     return tuple(BOOSTED[model]) if model in BOOSTED else families_for(model, metric)
 
 
 def run_unit(unit: Unit, folds: int, rows: int) -> list[dict[str, Any]]:
-    """Fit and judge the methods of a unit: one row per method and metric."""
+    """Fit and score the methods of a unit: one row per method and metric."""
     X, y = load(unit.dataset, rows)
     split, truth = _split(X, y, unit, folds)
     about = {
@@ -140,25 +177,26 @@ def run_unit(unit: Unit, folds: int, rows: int) -> list[dict[str, Any]]:
         "positives": int(y.sum()),
         "model": unit.model,
     }
-    outcomes = _families(unit.model)[unit.family](split, unit.metrics)
-    return [about | _judge(outcome, truth, unit) for outcome in outcomes]
+    predictions = _families(unit.model)[unit.family](split, unit.metrics)
+    return [about | _scores(each, truth, unit) for each in predictions]
 
 
-def _judge(outcome: Outcome, truth: Any, unit: Unit) -> dict[str, Any]:
+def _scores(predictions: Predictions, truth: Any, unit: Unit) -> dict[str, Any]:
+    """The scores of one method on the test rows, as a row of the results."""
     return {
-        "metric": outcome.metric,
-        "method": outcome.method,
+        "metric": predictions.metric,
+        "method": predictions.method,
         "repeat": unit.repeat,
         "fold": unit.fold,
-        "score": float(score(truth, outcome.decision.astype(float), outcome.metric)),
-        "brier": float(np.mean((outcome.probability - truth) ** 2)),
-        "collapsed": not bool(outcome.decision.any()),
-        "seconds": outcome.seconds,
+        "score": float(score(truth, predictions.decision.astype(float), predictions.metric)),
+        "brier": float(np.mean((predictions.probability - truth) ** 2)),
+        "collapsed": not bool(predictions.decision.any()),
+        "seconds": predictions.seconds,
     }
 
 
 def _split(X: Any, y: Any, unit: Unit, folds: int) -> tuple[Split, Any]:
-    """The outer fold of a unit, scaled, and the labels of its test rows."""
+    """The scaled outer fold of a unit, and the labels of its test rows."""
     from sklearn.model_selection import StratifiedKFold
 
     place = f"{unit.dataset.name} {unit.repeat}"
@@ -170,7 +208,29 @@ def _split(X: Any, y: Any, unit: Unit, folds: int) -> tuple[Split, Any]:
 
 
 def usable(datasets: Sequence[Dataset], rows: int, folds: int) -> tuple[list[Dataset], list[str]]:
-    """The data sets that can be split, and what is wrong with the others."""
+    """Read the data sets and return those that can be split, and the problems of the others.
+
+    A data set can be split if its features are finite numbers, its label has two classes, and the
+    rarer class has enough rows for the outer folds and their inner folds.
+
+    Args:
+        datasets (sequence of Dataset): the data sets to read.
+        rows (int): the largest number of rows of a data set, as in `Benchmark`.
+        folds (int): the number of outer folds, as in `Benchmark`.
+
+    Returns:
+        tuple: the list of usable data sets, and a list of messages, one for each data set that is
+        left out, which start with its name.
+
+    Raises:
+        ValueError: if `folds` is below 2 or `rows` below 50.
+
+    Examples:
+        >>> from anyloss.benchmark import bundled, usable
+        >>> good, problems = usable(bundled()[:2], rows=300, folds=5)
+        >>> [dataset.name for dataset in good], problems
+        (['breast_cancer', 'digits_0'], [])
+    """
     check_sizes(folds, 1, rows)
     good, problems = [], []
     for dataset in datasets:
@@ -186,45 +246,77 @@ def usable(datasets: Sequence[Dataset], rows: int, folds: int) -> tuple[list[Dat
 
 
 def run(
-    study: Study,
+    benchmark: Benchmark,
     out: Path | str,
     *,
     jobs: int = 2,
     on_unit: Callable[[int, int, str], None] = lambda done, total, name: None,
 ) -> Any:
-    """Run what the journal beside `out` does not hold yet; write and return the tidy results.
+    """Run a benchmark, or the rest of one that was stopped, and write its results.
 
-    `out` ends in .csv or .parquet. The fitting times, which no run can repeat, go to a second file
-    (`...-seconds`), so that `out` is the same after any number of kills. `on_unit` is told how many
-    units are done, of how many, and the name of the last one.
+    Finished units are kept in a journal beside `out` and are not run again. The fitting times,
+    which differ from run to run, go to a second file (`NAME-seconds`), so that `out` is the same
+    after any number of interruptions. The work is done in new processes, which import the script
+    again, so a script must call `run` under `if __name__ == "__main__":`.
+
+    Args:
+        benchmark (Benchmark): what to run.
+        out (Path or str): the file of results, `.csv` or `.parquet`.
+        jobs (int): the number of processes. Default: 2.
+        on_unit (callable): a callback that receives the number of finished units, the number of all
+            units and the name of the last finished unit. Default: no callback.
+
+    Returns:
+        pandas.DataFrame: one row per data set, model, metric, method, repeat and fold, with the
+        columns `dataset`, `family`, `rows`, `features`, `positives`, `model`, `metric`, `method`,
+        `repeat`, `fold`, `score`, `brier` and `collapsed` (no test row was predicted positive).
+
+    Raises:
+        ValueError: if `out` has another suffix, `jobs` is below 1, the journal has other settings,
+            or a method fails on a data set.
+        OSError: if a process was killed, for example because memory ran out.
+
+    Examples:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from anyloss.benchmark import Benchmark, bundled, run
+        >>> small = Benchmark(
+        ...     tuple(bundled()[:1]), models=("linear",), metrics=("f1",),
+        ...     families=("undersampling",), folds=2, repeats=1, rows=200,
+        ... )
+        >>> results = run(small, Path(tempfile.mkdtemp()) / "results.csv", jobs=1)
+        >>> results["method"].unique().tolist()
+        ['undersampling', 'undersampling_tuned']
     """
     out = Path(out)
     check_output(out, (".csv", ".parquet"))
     if jobs < 1:
         raise ValueError(f"jobs must be at least 1; got {jobs}")
-    settings = {"anyloss": __version__, "folds": study.folds, "rows": study.rows, "inner": INNER}
-    prints = {dataset: fingerprint(*load(dataset, study.rows)) for dataset in study.datasets}
-    wanted = {unit.key(prints[unit.dataset]): unit for unit in units(study)}
+    folds, rows = benchmark.folds, benchmark.rows
+    settings = {"anyloss": __version__, "folds": folds, "rows": rows, "inner": INNER}
+    prints = {dataset: fingerprint(*load(dataset, rows)) for dataset in benchmark.datasets}
+    wanted = {unit.key(prints[unit.dataset]): unit for unit in units(benchmark)}
     with Journal(out.with_suffix(".journal.jsonl"), settings) as journal:
         todo = {key: unit for key, unit in wanted.items() if key not in journal.results}
         done = len(wanted) - len(todo)
         on_unit(done, len(wanted), "")
-        for key, rows in _finished(todo, study, jobs):
-            journal.add(key, rows)
+        for key, scores in _finished(todo, benchmark, jobs):
+            journal.add(key, scores)
             done += 1
             on_unit(done, len(wanted), key)
         return write_results([row for key in wanted for row in journal.results[key]], out)
 
 
 def _finished(
-    todo: dict[str, Unit], study: Study, jobs: int
+    todo: dict[str, Unit], benchmark: Benchmark, jobs: int
 ) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """The results of the units as they come."""
+    """The results of the units in the order in which they are finished."""
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=_start_worker)
     try:
         running = {
-            pool.submit(run_unit, unit, study.folds, study.rows): key for key, unit in todo.items()
+            pool.submit(run_unit, unit, benchmark.folds, benchmark.rows): key
+            for key, unit in todo.items()
         }
         for future in as_completed(running):
             key = running.pop(future)
@@ -234,15 +326,15 @@ def _finished(
                 raise ValueError(f"the unit {key} failed: {error}") from error
     except BrokenProcessPool:
         raise OSError(
-            "a worker process was ended, perhaps for want of memory; the same command goes on from "
-            "here, and fewer jobs need less memory"
+            "a worker process was killed, perhaps because memory ran out. Run the same command "
+            "again to continue, with fewer jobs if memory is short"
         ) from None
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
 def _start_worker() -> None:
-    """One thread per process, no warnings of convergence, and an end when the parent is killed."""
+    """Set up a worker: one thread, no convergence warnings, and an exit if the parent is killed."""
     import warnings
 
     from threadpoolctl import threadpool_limits
@@ -252,16 +344,17 @@ def _start_worker() -> None:
     warnings.simplefilter("ignore")
     parent = multiprocessing.parent_process()
     if parent is not None:
-        threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+        threading.Thread(target=_exit_with, args=(parent,), daemon=True).start()
 
 
-def _end_with(parent: Any) -> None:
+def _exit_with(parent: Any) -> None:
+    """Exit as soon as the parent process has ended."""
     parent.join()
     os._exit(1)
 
 
 def write_results(rows: list[dict[str, Any]], out: Path) -> Any:
-    """The tidy file, sorted, and the times beside it; each put in place in one move."""
+    """Write the sorted results and, in a second file, the fitting times; return the results."""
     import pandas as pd
 
     table = pd.DataFrame(rows).sort_values(KEYS, ignore_index=True)
@@ -272,15 +365,40 @@ def write_results(rows: list[dict[str, Any]], out: Path) -> Any:
 
 
 def _times(out: Path) -> Path:
+    """The file of the fitting times."""
     return out.with_name(f"{out.stem}-seconds{out.suffix}")
 
 
 def read_results(out: Path | str) -> tuple[Any, Any]:
-    """The tidy results and the fitting times that `run` has written."""
+    """Read the results and the fitting times that `run` has written.
+
+    The fitting times are in a second file beside `out`, `NAME-seconds`.
+
+    Args:
+        out (Path or str): the file of results, as given to `run`.
+
+    Returns:
+        tuple of pandas.DataFrame: the results, as `run` returns them, and the fitting times, one
+        row per result with the column `seconds`.
+
+    Raises:
+        FileNotFoundError: if one of the two files is missing.
+
+    Examples:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from anyloss.benchmark import read_results
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> _ = (folder / "bench.csv").write_text("dataset,method,score\\niris_0,null,1.0\\n")
+        >>> _ = (folder / "bench-seconds.csv").write_text("method,seconds\\nnull,0.1\\n")
+        >>> results, seconds = read_results(folder / "bench.csv")
+        >>> results["score"].item(), seconds["seconds"].item()
+        (1.0, 0.1)
+    """
     import pandas as pd
 
     out = Path(out)
     times = _times(out)
-    if out.suffix == ".csv":  # "null" is a method, not a gap
+    if out.suffix == ".csv":  # "null" is a method, not a missing value
         return tuple(pd.read_csv(p, keep_default_na=False) for p in (out, times))
     return pd.read_parquet(out), pd.read_parquet(times)

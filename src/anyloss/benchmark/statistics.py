@@ -1,8 +1,8 @@
-"""How a method compares with a rival over data sets: outcomes, the Bayesian sign test, ranks.
+"""Comparisons of a method with a baseline over data sets: wins, the Bayesian sign test, ranks.
 
-Results are one row per fold, with the columns dataset, model, metric, method, repeat, fold and
-score; `family`, `rows` and `positives` of the data set where a function needs them. Methods are
-compared per data set, on the folds that both of them have.
+Results have one row per fold, with the columns dataset, model, metric, method, repeat, fold and
+score. Some functions also need the columns `family`, `rows` and `positives` of the data set.
+Methods are compared per data set, on the folds that both of them have.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from scipy.stats import rankdata
 
 from anyloss._core.backend import Array
 
-GOAL = ["model", "metric"]
-KEYS = [*GOAL, "dataset"]
+MODEL_METRIC = ["model", "metric"]
+KEYS = [*MODEL_METRIC, "dataset"]
 FOLD = [*KEYS, "repeat", "fold"]
-DUEL = ["sets", "difference", "win", "draw", "lose", "p_lose", "p_draw", "p_win"]
-DUEL += ["p_lose_families"]
+COMPARISON = ["sets", "difference", "win", "draw", "lose", "p_lose", "p_draw", "p_win"]
+COMPARISON += ["p_lose_families"]
 EDGES = (0.6, 0.7, 0.8, 0.9)
 GROUPS = ("0.5-0.6", "0.6-0.7", "0.7-0.8", "0.8-0.9", "0.9-1.0")
 ROUNDING = 1e-12  # 0.81 - 0.80 is above 0.01, but only in floating point
 
 
-class Outcome(NamedTuple):
-    """On how many data sets a method wins, draws and loses."""
+class WinDrawLose(NamedTuple):
+    """The numbers of data sets on which a method wins, draws and loses."""
 
     win: int
     draw: int
@@ -35,7 +35,7 @@ class Outcome(NamedTuple):
 
 
 class Probabilities(NamedTuple):
-    """That losing, drawing and winning is the most frequent outcome on data sets of this kind."""
+    """The probabilities that losing, drawing or winning is the most frequent result."""
 
     lose: float
     draw: float
@@ -43,7 +43,7 @@ class Probabilities(NamedTuple):
 
 
 def check_results(results: Any, *methods: str) -> None:
-    """Raise a ValueError unless there are results, one per fold and method, and of these methods.
+    """Raise a ValueError unless there is one result per fold and method, and all methods occur.
 
     >>> check_results(pd.DataFrame(columns=[*FOLD, "method", "score"]))
     Traceback (most recent call last):
@@ -56,7 +56,7 @@ def check_results(results: Any, *methods: str) -> None:
     if not len(results):
         raise ValueError("results must have at least one row; got none")
     for wrong, what in (
-        # pandas.read_csv takes the method "null" for a missing value, unless told otherwise
+        # pandas.read_csv reads the method "null" as a missing value by default
         (results[[*FOLD, "method"]].isna().any(axis=1), "no missing names"),
         (~np.isfinite(results["score"]), "a finite score in each row"),
         (results.duplicated([*FOLD, "method"]), "one row per fold and method"),
@@ -71,7 +71,7 @@ def check_results(results: Any, *methods: str) -> None:
 
 
 def per_dataset(results: Any) -> Any:
-    """Mean scores over folds and repeats: a row per (model, metric, dataset), a column per method.
+    """Mean scores over folds: a row per (model, metric, dataset), a column per method.
 
     >>> results = pd.DataFrame({"model": "linear", "metric": "f1", "dataset": "iris", "repeat": 0,
     ...                         "fold": [0, 1], "method": "bce", "score": [0.5, 1.0]})
@@ -82,28 +82,28 @@ def per_dataset(results: Any) -> Any:
     return results.groupby([*KEYS, "method"], observed=True)["score"].mean().unstack("method")
 
 
-def differences(results: Any, method: str, rival: str) -> Any:
-    """Score of the method minus that of the rival per (model, metric, dataset) that both have."""
-    check_results(results, method, rival)
-    if method == rival:
-        raise ValueError(f"method and rival must be different; got {method!r} twice")
-    pair = results[results["method"].isin([method, rival])]
+def differences(results: Any, method: str, baseline: str) -> Any:
+    """Score of the method minus that of the baseline, per (model, metric, dataset) of both."""
+    check_results(results, method, baseline)
+    if method == baseline:
+        raise ValueError(f"method and baseline must be different; got {method!r} twice")
+    pair = results[results["method"].isin([method, baseline])]
     folds = pair.pivot(index=FOLD, columns="method", values="score").dropna()
-    return (folds[method] - folds[rival]).groupby(level=KEYS).mean().rename("difference")
+    return (folds[method] - folds[baseline]).groupby(level=KEYS).mean().rename("difference")
 
 
 def by_family(difference: Any, results: Any) -> Any:
-    """Differences, indexed by `dataset`, averaged per family: sets of one family share rows."""
+    """The mean difference per family of data sets, which share rows."""
     family = results.drop_duplicates("dataset").set_index("dataset")["family"]
     names = difference.index.get_level_values("dataset").map(family).rename("family")
     return difference.groupby(names).mean()
 
 
-def win_draw_lose(difference: Array, rope: float = 0.01) -> Outcome:
-    """Count differences above, within and below the region of practical equivalence.
+def win_draw_lose(difference: Array, rope: float = 0.01) -> WinDrawLose:
+    """Count the differences above, within and below the region of practical equivalence (rope).
 
     >>> win_draw_lose([0.2, 0.03, 0.01, -0.01, -0.5])
-    Outcome(win=2, draw=2, lose=1)
+    WinDrawLose(win=2, draw=2, lose=1)
     """
     values = np.asarray(difference, dtype=float)
     if values.ndim != 1 or not values.size or not np.isfinite(values).all():
@@ -114,16 +114,17 @@ def win_draw_lose(difference: Array, rope: float = 0.01) -> Outcome:
     if not rope >= 0:
         raise ValueError(f"rope must be 0 or more; got {rope}")
     win, lose = (int((side > rope + ROUNDING).sum()) for side in (values, -values))
-    return Outcome(win, len(values) - win - lose, lose)
+    return WinDrawLose(win, len(values) - win - lose, lose)
 
 
 def sign_test(
     difference: Array, rope: float = 0.01, samples: int = 100_000, seed: int = 0
 ) -> Probabilities:
-    """The Bayesian sign test over data sets; the same input gives the same figures.
+    """The Bayesian sign test over data sets. The same input gives the same probabilities.
 
-    The shares of losing, drawing and winning have a Dirichlet posterior, with the counts as its
-    parameters and a prior of strength 1 on drawing; each probability is that of the largest share.
+    The shares of losing, drawing and winning have a Dirichlet posterior. Its parameters are the
+    counts plus a prior of strength 1 on drawing. Each probability is that of being the largest
+    share.
 
     >>> found = sign_test([0.1, 0.1])  # exactly 0, 1/4 and 3/4
     >>> round(found.lose, 2), round(found.draw, 2), round(found.win, 2)
@@ -135,61 +136,66 @@ def sign_test(
 
 
 @lru_cache(maxsize=4096)
-def _sign_test(outcome: Outcome, samples: int, seed: int) -> Probabilities:
+def _sign_test(counts: WinDrawLose, samples: int, seed: int) -> Probabilities:
+    """The sign test from the counts, which are few enough to be cached."""
     if samples < 1:
         raise ValueError(f"samples must be 1 or more; got {samples}")
-    # A Dirichlet draw is a row of Gamma draws over their sum, which does not move the largest.
-    shape = (outcome.lose, outcome.draw + 1.0, outcome.win)
+    # A Dirichlet draw is Gamma draws divided by their sum, which does not change the largest.
+    shape = (counts.lose, counts.draw + 1.0, counts.win)
     largest = np.random.default_rng(seed).standard_gamma(shape, (samples, 3)).argmax(1)
     return Probabilities(*(np.bincount(largest, minlength=3) / samples).tolist())
 
 
-def versus(results: Any, method: str, rival: str, rope: float = 0.01) -> Any:
-    """The method against the rival, a row per (model, metric) in which they share data sets.
+def versus(results: Any, method: str, baseline: str, rope: float = 0.01) -> Any:
+    """The method against the baseline, a row per (model, metric) with common data sets.
 
-    Columns: sets, difference (method minus rival, mean over sets), win, draw, lose, p_lose, p_draw,
-    p_win (sign test over data sets), p_lose_families (over families, if results tell them).
+    Columns: sets, difference (method minus baseline, mean over data sets), win, draw, lose, p_lose,
+    p_draw, p_win (sign test over data sets) and p_lose_families (sign test over families, if
+    results have them).
     """
     rows = {}
-    for goal, group in differences(results, method, rival).groupby(level=GOAL, sort=False):
+    gaps = differences(results, method, baseline)
+    for pair, group in gaps.groupby(level=MODEL_METRIC, sort=False):
         row = {"sets": len(group), "difference": group.mean()}
         row |= win_draw_lose(group, rope)._asdict()
         row |= {f"p_{name}": p for name, p in sign_test(group, rope)._asdict().items()}
         families = sign_test(by_family(group, results), rope).lose if "family" in results else None
-        rows[goal] = row | {"p_lose_families": families}
-    index = pd.MultiIndex.from_tuples(rows, names=GOAL)
-    return pd.DataFrame(list(rows.values()), index=index, columns=DUEL)
+        rows[pair] = row | {"p_lose_families": families}
+    index = pd.MultiIndex.from_tuples(rows, names=MODEL_METRIC)
+    return pd.DataFrame(list(rows.values()), index=index, columns=COMPARISON)
 
 
 def mean_ranks(table: Any) -> Any:
-    """Mean rank of each column over the rows, 1 for the highest score; ties share their ranks.
+    """The mean rank of each column over the rows: 1 for the highest score, tied ranks averaged.
 
     >>> mean_ranks(pd.DataFrame({"a": [0.9, 0.8], "b": [0.5, 0.8], "c": [0.1, 0.1]})).to_dict()
     {'a': 1.25, 'b': 1.75, 'c': 3.0}
     """
     if not table.size or table.isna().any(axis=None):
         raise ValueError(
-            "ranks need a score of each method on each set, at least one; "
+            "ranks need at least one data set and a score of every method on every data set; "
             f"got shape {table.shape}, {int(table.isna().sum().sum())} of them missing"
         )
     ranks = rankdata(-np.round(table.to_numpy(dtype=float), 12), axis=1)
     return pd.Series(ranks.mean(axis=0), index=table.columns, name="mean_rank")
 
 
-def by_imbalance(results: Any, method: str, rival: str) -> Any:
-    """Score of the method minus that of the rival, by the share of the larger class.
+def by_imbalance(results: Any, method: str, baseline: str) -> Any:
+    """Score of the method minus that of the baseline, by the share of the larger class.
 
-    A row per (model, metric, majority) with the number of sets, mean and standard deviation (of a
-    sample) of the difference; 0.6 belongs to 0.6-0.7, as 60:40 does in Table 4 of AnyLoss.
+    A row per (model, metric, majority) has the number of data sets and the mean and sample standard
+    deviation of the difference. A share of 0.6 belongs to 0.6-0.7, as 60:40 does in Table 4 of
+    AnyLoss.
     """
-    table = differences(results, method, rival).to_frame()
+    table = differences(results, method, baseline).to_frame()
     sets = results.drop_duplicates("dataset").set_index("dataset")
     share = np.maximum(sets["positives"], sets["rows"] - sets["positives"]) / sets["rows"]
     names = pd.Series(np.take(GROUPS, np.digitize(share, EDGES)), index=share.index)
     table["majority"] = table.index.get_level_values("dataset").map(names)
-    grouped = table.groupby([*GOAL, "majority"], observed=True)["difference"]
+    keys = [*MODEL_METRIC, "majority"]
+    grouped = table.groupby(keys, observed=True)["difference"]
     found = grouped.agg(sets="count", mean="mean", std="std")
-    goals = table.index.droplevel("dataset").unique()
-    full = [(*goal, group) for goal in goals for group in GROUPS]
-    index = pd.MultiIndex.from_tuples(full, names=[*GOAL, "majority"]) if full else found.index
+    pairs = table.index.droplevel("dataset").unique()
+    full = [(*pair, group) for pair in pairs for group in GROUPS]
+    index = pd.MultiIndex.from_tuples(full, names=keys) if full else found.index
     return found.reindex(index).fillna({"sets": 0}).astype({"sets": int})

@@ -1,4 +1,4 @@
-"""The results of a study as tables: in a DataFrame, on the console and in Markdown."""
+"""The results of a benchmark as tables: in a DataFrame, on the console and in Markdown."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 
 from anyloss.benchmark.statistics import (
-    DUEL,
+    COMPARISON,
     FOLD,
-    GOAL,
     GROUPS,
     KEYS,
+    MODEL_METRIC,
     by_imbalance,
     check_results,
     mean_ranks,
@@ -22,8 +22,9 @@ from anyloss.benchmark.statistics import (
 )
 
 NULL, BASE = "null", "bce_tuned"
-ROW = [*GOAL, "method"]
-COLUMNS = ["sets", "mean_score", "mean_rank", *DUEL[1:], "collapse_rate", "brier", "time_ratio"]
+ROW = [*MODEL_METRIC, "method"]
+COLUMNS = ["sets", "mean_score", "mean_rank", *COMPARISON[1:]]
+COLUMNS += ["collapse_rate", "brier", "time_ratio"]
 SHOWN = {  # column: (heading, format)
     "sets": ("sets", "{:.0f}"),
     "mean_score": ("mean", "{:.4f}"),
@@ -43,7 +44,7 @@ WIDE_ONLY = ("rank", "P(draw)", "P(win)", "collapsed", "Brier")
 
 
 class Sheet(NamedTuple):
-    """A table of words, ready to be drawn."""
+    """A table whose cells are text."""
 
     title: str
     header: tuple[str, ...]
@@ -53,23 +54,25 @@ class Sheet(NamedTuple):
 def compare(results: Any, seconds: Any = None, ours: str = "anyloss", rope: float = 0.01) -> Any:
     """Our method against each of the others: a row per (model, metric, method), the best first.
 
-    All figures of a method are of the sets (and folds) that it shares with ours; `sets` tells how
-    many. `difference` is ours minus the method, `win`, `draw`, `lose` and the `p_` columns are of
-    ours against the method, empty for ours itself. `mean_rank` is among the methods that have all
-    of our sets. `collapse_rate` is the share of folds without a positive prediction, `time_ratio`
-    the median over sets and folds of the method's seconds over those of `bce_tuned`.
+    All columns of a method are computed on the folds that it shares with our method, and `sets` is
+    the number of their data sets. `difference` is our score minus that of the method. `win`,
+    `draw`, `lose` and the `p_` columns count our wins against the method; they are empty for our
+    method itself. `mean_rank` is the rank among the methods that have all of our data sets.
+    `collapse_rate` is the share of folds without a positive prediction. `time_ratio` is the median
+    over folds of the method's fitting time divided by that of `bce_tuned`.
     """
     check_results(results, ours)
-    for goal, group in results.groupby(GOAL, observed=True):
+    for pair, group in results.groupby(MODEL_METRIC, observed=True):
         known = list(group["method"].unique())
         if ours not in known:
-            raise ValueError(f"no results of {ours!r} for {goal}; there are {known}")
-    duels = {}
-    for rival in set(results["method"]) - {ours}:
-        for goal, row in versus(results, ours, rival, rope).to_dict("index").items():
-            duels[*goal, rival] = row
+            raise ValueError(f"no results of {ours!r} for {pair}; there are {known}")
+    found = {}
+    for baseline in set(results["method"]) - {ours}:
+        for pair, row in versus(results, ours, baseline, rope).to_dict("index").items():
+            found[*pair, baseline] = row
     index = pd.MultiIndex.from_frame(results[ROW].drop_duplicates())
-    table = pd.DataFrame([duels.get(key, {}) for key in index], index, DUEL[1:]).astype(float)
+    table = pd.DataFrame([found.get(key, {}) for key in index], index, COMPARISON[1:])
+    table = table.astype(float)
     own = results.loc[results["method"] == ours, FOLD]
     table = table.join(_means(results.merge(own, on=FOLD))).join(_ranks(results, ours))
     table = table.join(_time_ratios(seconds, own)) if seconds is not None else table
@@ -79,7 +82,7 @@ def compare(results: Any, seconds: Any = None, ours: str = "anyloss", rope: floa
 
 
 def _means(results: Any) -> Any:
-    """Number of sets, and means over their means of score, collapses and Brier score."""
+    """The number of data sets, and the means over data sets of score, collapses and Brier score."""
     names = {"score": "mean_score", "collapsed": "collapse_rate", "brier": "brier"}
     values = results.reindex(columns=[*KEYS, "method", *names]).astype(dict.fromkeys(names, float))
     sets = values.groupby([*KEYS, "method"], observed=True).mean().groupby(level=ROW)
@@ -87,14 +90,16 @@ def _means(results: Any) -> Any:
 
 
 def _ranks(results: Any, ours: str) -> Any:
+    """The mean rank of the methods that have all data sets of ours."""
     rows: dict[tuple[str, str, str], float] = {}
-    for goal, scores in per_dataset(results).groupby(level=GOAL):
+    for pair, scores in per_dataset(results).groupby(level=MODEL_METRIC):
         table = scores[scores[ours].notna()].dropna(axis="columns")
-        rows |= {(*goal, method): rank for method, rank in mean_ranks(table).items()}
+        rows |= {(*pair, method): rank for method, rank in mean_ranks(table).items()}
     return pd.Series(rows, name="mean_rank").rename_axis(ROW)
 
 
 def _time_ratios(seconds: Any, own: Any) -> Any:
+    """The median ratio of the fitting times to those of `bce_tuned` on the same folds."""
     base = seconds.loc[seconds["method"] == BASE, [*FOLD, "seconds"]].merge(own, on=FOLD)
     both = seconds.merge(base, on=FOLD, suffixes=("", "_base"), validate="many_to_one")
     both["time_ratio"] = both["seconds"] / both["seconds_base"]
@@ -102,19 +107,21 @@ def _time_ratios(seconds: Any, own: Any) -> Any:
 
 
 def _order(difference: Any, ours: str) -> list[tuple[str, str, str]]:
-    goals = list(dict.fromkeys((model, metric) for model, metric, _ in difference.index))
+    """The rows in the order of the tables: by model and metric, then the best method first."""
+    pairs = list(dict.fromkeys((model, metric) for model, metric, _ in difference.index))
 
     def place(key: tuple[str, str, str]) -> tuple[int, float, bool]:
         gap = 0.0 if key[2] == ours else difference[key]
-        return goals.index(key[:2]), np.inf if np.isnan(gap) else gap, key[2] != ours
+        return pairs.index(key[:2]), np.inf if np.isnan(gap) else gap, key[2] != ours
 
     return sorted(difference.index, key=place)
 
 
 def null_row(results: Any, rope: float = 0.01) -> Any:
-    """What noise alone wins and loses: "null" (tuned again, other inner folds) and "bce_tuned".
+    """The method "null" against "bce_tuned", whose wins and losses are due to noise alone.
 
-    A row per (model, metric); `difference` is null minus tuned, `win` counts the sets null wins.
+    Both tune a threshold of the same model, on different inner folds. There is a row per (model,
+    metric). `difference` is null minus tuned, and `win` counts the data sets that null wins.
     """
     return versus(results, NULL, BASE, rope)
 
@@ -128,7 +135,7 @@ def print_tables(
 ) -> None:
     """Print a table per (model, metric), and the differences to "bce_tuned" by imbalance.
 
-    A console of less than 110 columns gets fewer of the tables' columns.
+    On a console of less than 110 characters the columns of `WIDE_ONLY` are left out.
     """
     from rich import box
     from rich.console import Console
@@ -165,20 +172,22 @@ def to_markdown(
 
 
 def _sheets(results: Any, seconds: Any, ours: str, rope: float) -> Iterator[Sheet]:
+    """The tables: one per (model, metric), and one by imbalance."""
     check_results(results, ours)
     methods = set(results["method"])
     noise = null_row(results, rope).to_dict("index") if {NULL, BASE} <= methods else {}
-    for goal, part in compare(results, seconds, ours, rope).groupby(level=GOAL, sort=False):
-        rows = [_words(key[2], row) for key, row in part.to_dict("index").items()]
-        if goal in noise:
-            rows.append(_words(f"{NULL} against {BASE}", noise[goal]))
-        yield Sheet(f"{', '.join(goal)}: {ours} against each method, rope {rope:g}", HEADER, rows)
+    table = compare(results, seconds, ours, rope)
+    for pair, part in table.groupby(level=MODEL_METRIC, sort=False):
+        rows = [_cells(key[2], row) for key, row in part.to_dict("index").items()]
+        if pair in noise:
+            rows.append(_cells(f"{NULL} against {BASE}", noise[pair]))
+        yield Sheet(f"{', '.join(pair)}: {ours} against each method, rope {rope:g}", HEADER, rows)
     if ours != BASE and BASE in methods:
         yield _imbalance(by_imbalance(results, ours, BASE), ours)
 
 
-def _words(name: str, row: dict[str, Any]) -> list[str]:
-    """The cells of a row; what a row does not have stays empty."""
+def _cells(name: str, row: dict[str, Any]) -> list[str]:
+    """The cells of a row as text; missing values are empty."""
     if not pd.isna(row["win"]):
         row = row | {"outcome": "{win}/{draw}/{lose}".format(**row)}
     shown = ((row.get(column), form) for column, (_, form) in SHOWN.items())
@@ -186,14 +195,15 @@ def _words(name: str, row: dict[str, Any]) -> list[str]:
 
 
 def _imbalance(table: Any, ours: str) -> Sheet:
+    """The table of the differences by the share of the larger class."""
     rows = []
-    for goal, part in table.groupby(level=GOAL, sort=False):
+    for pair, part in table.groupby(level=MODEL_METRIC, sort=False):
         cells = [
             f"{mean:+.4f}" + ("" if np.isnan(std) else f" ± {std:.4f}") + f" ({sets})"
             if sets
             else ""
             for sets, mean, std in part.itertuples(index=False)
         ]
-        rows.append([", ".join(goal), *cells])
+        rows.append([", ".join(pair), *cells])
     title = f"{ours} minus {BASE} by the share of the larger class: mean ± deviation (sets)"
     return Sheet(title, ("model, metric", *GROUPS), rows)

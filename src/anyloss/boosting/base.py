@@ -24,8 +24,8 @@ from anyloss._core.backend import Array
 from anyloss.boosting import parameters
 from anyloss.boosting.adapters import require
 from anyloss.boosting.core import hard_score, step_of
-from anyloss.boosting.fitting import Boosted, fit
-from anyloss.boosting.libraries import Goal, Library, Plan, Rows, take
+from anyloss.boosting.libraries import Goal, Library, Plan, TreeData, take
+from anyloss.boosting.trees import TreeEnsemble, finish, start
 from anyloss.metrics import Metric, MetricSpec
 from anyloss.metrics import metric as find_metric
 from anyloss.recipe.folder import (
@@ -38,11 +38,11 @@ from anyloss.recipe.folder import (
     unchanged_on_error,
 )
 from anyloss.recipe.folds import inner_folds
-from anyloss.recipe.task import check_known, positive_class, probabilities
+from anyloss.recipe.target import check_known, positive_class, probabilities
 
 
 class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A scikit-learn classifier of one library, fitted for a metric; see the three of them."""
+    """The base of the three classifiers, which set `library`."""
 
     library: ClassVar[Library]
     _texts: bool  # whether arrays may hold texts: a category is then named for CatBoost
@@ -71,11 +71,11 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._library_parameters = library_parameters
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Our parameters and those of the library that were given."""
+        """The parameters of the recipe and those of the library that were passed."""
         return {**super().get_params(deep), **self._library_parameters}
 
     def set_params(self, **params: Any) -> Self:
-        """Set our parameters, and hand the others to the library."""
+        """Set parameters of the recipe, and pass all others to the library."""
         ours = set(self._get_param_names())
         super().set_params(**{k: v for k, v in params.items() if k in ours})
         self._library_parameters |= {k: v for k, v in params.items() if k not in ours}
@@ -100,12 +100,19 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         eval_set: Any = None,
         **fit_options: Any,
     ) -> Self:
-        """Fit to rows `X`, labels `y` and, if given, weights per row.
+        """Fit the classifier. If fitting fails or is interrupted, the object stays unchanged.
 
-        `eval_set` is a pair `(X, y)`: with `early_stopping_rounds` the log-loss stops on it by its
-        own value, and the refinement by the metric. Further arguments go to the library's `fit`,
-        such as `categorical_feature` (LightGBM) or `cat_features` (CatBoost). If that fails, or is
-        stopped, everything is left as it was before.
+        Args:
+            X (array, sparse matrix or data frame): the training rows.
+            y (array): their labels, of two classes.
+            sample_weight (array, optional): one weight per row.
+            eval_set (tuple, optional): a pair `(X, y)` for early stopping: the first stage stops
+                by its log-loss, the refinement by the metric.
+            **fit_options (Any): further arguments of the library's `fit`, such as
+                `categorical_feature` (LightGBM) or `cat_features` (CatBoost).
+
+        Returns:
+            self: the fitted classifier.
         """
         require(self.library.name)
         with unchanged_on_error(self):
@@ -122,22 +129,22 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         weight = None
         if sample_weight is not None:
             weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
-        rows, classes, positive = self._check_target(X, y, weight)
+        data, classes, positive = self._check_target(X, y, weight)
         if eval_set is None and self.early_stopping_rounds is not None:
             raise ValueError(
-                f"early_stopping_rounds={self.early_stopping_rounds} needs rows to stop on: "
+                f"early_stopping_rounds={self.early_stopping_rounds} needs validation rows: call "
                 "fit(X, y, eval_set=(X_valid, y_valid))"
             )
         valid = None if eval_set is None else self._check_eval_set(eval_set, classes, positive)
         rng = check_random_state(self.random_state)
         seed = int(rng.randint(2**31))
-        labels, folds = rows.y[:, None], np.random.default_rng(seed)
-        held = inner_folds(_codes(rows.X), labels, "binary", self.folds, self.repeats, folds)
+        labels, folds = data.y[:, None], np.random.default_rng(seed)
+        held = inner_folds(_codes(data.X), labels, "binary", self.folds, self.repeats, folds)
         plan = self._plan(seed, fit_options, goal.metric, positive)
         refine_rounds = self.refine_rounds
         if refine_rounds is None:
             refine_rounds = max(1, self.library.rounds(plan.parameters)[1] // 3)
-        found = fit(self.library, rows, held, goal, plan, refine_rounds, valid)
+        found = finish(start(self.library, data, held, plan, valid), goal, refine_rounds)
         self.classes_, self.pos_label_, self.models_ = classes, classes[positive], found
         self.start_score_, self.held_out_score_ = found.start_score, found.held_out_score
         return self
@@ -158,10 +165,10 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             if value is None and name not in ("folds", "repeats"):
                 continue
             if not isinstance(value, Integral) or value < low:
-                raise ValueError(f"{name} must be a whole number from {low}; got {value!r}")
+                raise ValueError(f"{name} must be an integer of at least {low}; got {value!r}")
 
     def _check_rows(self, X: Any, reset: bool = False) -> Any:
-        """Rows as the library takes them: data frames as they are, all else as an array."""
+        """Data frames as they are, everything else as an array or a CSR matrix."""
         if hasattr(X, "iloc"):
             validate_data(self, X, reset=reset, skip_check_array=True)
             return X
@@ -171,7 +178,7 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             "ensure_all_finite": False if self._texts else "allow-nan",
         }
         X = validate_data(self, X, reset=reset, ensure_min_samples=1 + reset, **checks)
-        if issparse(X):  # the one form that all libraries know
+        if issparse(X):  # the one sparse form that all libraries accept
             X = csr_matrix(X)
             X.indices, X.indptr = X.indices.astype(np.int32), X.indptr.astype(np.int32)
         return X
@@ -184,32 +191,32 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         missing = sum(map(_is_missing, y.tolist())) if y.dtype.kind in "fO" else 0
         if missing or len(y) != rows:
             raise ValueError(
-                f"y must hold a label in each of the {rows} rows, with no NaN or None; got "
+                f"y must hold a label for each of the {rows} rows, without NaN or None; got "
                 f"{len(y)} labels, {missing} of them NaN or None"
             )
         check_classification_targets(y)
         return y
 
-    def _check_target(self, X: Any, y: Array, weight: Array | None) -> tuple[Rows, Array, int]:
-        """Rows with a weight above 0, labels 0 and 1; the classes, and which is positive."""
+    def _check_target(self, X: Any, y: Array, weight: Array | None) -> tuple[TreeData, Array, int]:
+        """The rows with a weight above 0 and labels 0 and 1; the classes; the positive one."""
         present = np.flatnonzero(np.ones(len(y)) if weight is None else weight > 0)
-        X, y, weight, _ = take(Rows(X, y, weight), present)
+        X, y, weight, _ = take(TreeData(X, y, weight), present)
         classes, index = np.unique(y, return_inverse=True)
         if len(classes) > 2:
             raise ValueError(
                 "Only binary classification is supported. The type of the target is "
-                f"{type_of_target(y)}, with {len(classes)} classes. Train one class against the "
-                "rest (OneVsRestClassifier), or use anyloss.sklearn.AnyLossClassifier"
+                f"{type_of_target(y)}, with {len(classes)} classes. Use OneVsRestClassifier, or "
+                "anyloss.sklearn.AnyLossClassifier"
             )
         if len(classes) < 2:
             raise ValueError(
-                f"{type(self).__name__} needs rows of two classes (with a weight above 0); got one "
+                f"{type(self).__name__} needs rows of two classes (of weight above 0); got one "
                 f"class, {classes.tolist()}"
             )
         positive = positive_class(classes, index, self.pos_label, weight)
-        return Rows(X, (index == positive).astype(float), weight), classes, positive
+        return TreeData(X, (index == positive).astype(float), weight), classes, positive
 
-    def _check_eval_set(self, eval_set: Any, classes: Array, positive: int) -> Rows:
+    def _check_eval_set(self, eval_set: Any, classes: Array, positive: int) -> TreeData:
         if isinstance(eval_set, list) and len(eval_set) == 1:
             eval_set = eval_set[0]
         if not isinstance(eval_set, tuple) or len(eval_set) != 2:
@@ -218,7 +225,7 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 f"{type(eval_set).__name__}"
             )
         X = self._check_rows(eval_set[0])
-        return Rows(X, self._zero_one(eval_set[1], X, classes, positive))
+        return TreeData(X, self._zero_one(eval_set[1], X, classes, positive))
 
     def _zero_one(self, y: Any, X: Any, classes: Array, positive: int) -> Array:
         y = self._check_labels(y, X.shape[0])
@@ -226,7 +233,7 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return (y == classes[positive]).astype(float)
 
     def decision_function(self, X: Any) -> Array:
-        """The margin: above 0 for the second of `classes_`."""
+        """The margins, above 0 for the second of `classes_`."""
         check_is_fitted(self)
         margin = self.models_.margin(self.library, self._check_rows(X))
         return margin if self.pos_label_ == self.classes_[1] else -margin
@@ -234,12 +241,12 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict(self, X: Any) -> Array:
         """The class of each row."""
         decided = self.decision_function(X)
-        # On the very edge a row is not of the positive class, as in every metric here.
+        # A margin of exactly 0 predicts the negative class, as in every metric here.
         second = decided > 0 if self.pos_label_ == self.classes_[1] else decided >= 0
         return self.classes_[second.astype(int)]
 
     def predict_proba(self, X: Any) -> Array:
-        """The margin as numbers from 0 to 1, one column per class; 0.5 decides. Not calibrated."""
+        """The sigmoid of the margin, one column per class. 0.5 decides; it is not calibrated."""
         margin = self.decision_function(X)
         return probabilities(np.column_stack([-margin, margin]), "binary")
 
@@ -250,7 +257,7 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self.models_.importances(self.library)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """The metric this classifier is trained for, of its decisions on `X`."""
+        """The metric of the predictions for `X`."""
         check_is_fitted(self)
         X = self._check_rows(X)
         positive = int(np.flatnonzero(self.classes_ == self.pos_label_)[0])
@@ -260,7 +267,7 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return hard_score(margin, y, find_metric(self.metric), weight)
 
     def save(self, path: Path | str) -> None:
-        """Write the models to a folder: JSON, and files in the library's own format; no pickle."""
+        """Write the models to a folder of JSON and of files in the library's own format."""
         check_is_fitted(self)
         found, names, given = self.models_, {}, self.get_params() | {"metric": None}
         for kind, models in (("start", found.started), ("refined", found.refined)):
@@ -271,7 +278,9 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 **{
                     key: parameters.to_json(key, x)
                     for key, x in given.items()
-                    if not (isinstance(x, float) and math.isnan(x))  # what XGBoost calls missing
+                    if not (
+                        isinstance(x, float) and math.isnan(x)
+                    )  # the default of `missing` in XGBoost
                 },
                 "metric": metric_to_json(self.metric),
             },
@@ -297,7 +306,7 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             stored["parameters"]["metric"] = metric_from_json(stored["parameters"]["metric"])
             model = cls(**stored["parameters"])
             scores = stored["scores"]["start"], stored["scores"]["held_out"]
-            model.models_ = Boosted(
+            model.models_ = TreeEnsemble(
                 model._load_members(path, "start", stored["members"]["started"]),
                 model._load_members(path, "refined", stored["members"]["refined"]),
                 stored["margin"]["offset"], stored["margin"]["share"], *scores,
@@ -324,12 +333,12 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 def _is_missing(label: Any) -> bool:
     try:
         return label is None or bool(label != label)
-    except TypeError:  # what pandas says of its NA
+    except TypeError:  # pandas.NA has no truth value
         return True
 
 
 def _codes(X: Any) -> Array:
-    """Numbers that tell which rows are equal; each row its own where that is not known."""
+    """Codes that are equal for equal rows; one code per row where that is not known."""
     if hasattr(X, "iloc"):
         import pandas as pd
 

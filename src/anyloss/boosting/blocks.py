@@ -1,10 +1,10 @@
-"""CatBoost shows an objective blocks of at most 1000 rows, one after the other. Experimental.
+"""The objective for CatBoost, which passes blocks of at most 1000 rows. Experimental.
 
-The counts are those of the whole training set all the same: CatBoost evaluates `eval_metric` on
-all rows after every tree, and the object that is both objective and metric keeps the counts it
-sees there for the next tree. The first tree's counts come from the labels and start margins, if
-these are given. This leans on CatBoost's order of evaluation (seen in version 1.2), so the order is
-checked: an objective that has not seen the training set since the last tree stops the training.
+The counts are nevertheless those of the whole training set. CatBoost evaluates `eval_metric` on all
+rows after every tree; the object that is both objective and metric keeps these counts for the next
+tree. The counts of the first tree come from the labels and start margins, if they are passed. This
+depends on CatBoost's order of evaluation (as of version 1.2), so the order is checked: an objective
+that has not seen the training set since the last tree raises an error.
 """
 
 from __future__ import annotations
@@ -14,16 +14,22 @@ from typing import Any, Self
 import numpy as np
 
 from anyloss._core.backend import Array
-from anyloss._core.gradient import column_counts
-from anyloss.boosting.core import Worth, decisions, derivatives, hard_score, worth
+from anyloss._core.counts import column_counts
+from anyloss.boosting.core import (
+    ScaledDerivatives,
+    decisions,
+    hard_score,
+    per_row,
+    scaled_derivatives,
+)
 from anyloss.metrics import Metric
 from anyloss.steps import Step
 
-# What CatBoost must be told, or its trees see other counts than the last evaluation.
+# Without these settings CatBoost's trees would use other counts than the last evaluation.
 SETTINGS = {
     "boosting_type": "Plain",
     "bootstrap_type": "No",
-    "has_time": True,  # one order of the rows: categories are coded by the rows before
+    "has_time": True,  # keeps the order of the rows, by which categories are encoded
     "leaf_estimation_iterations": 1,
     "leaf_estimation_method": "Newton",
     "metric_period": 1,
@@ -39,7 +45,7 @@ class BlockMetric:
         self.metric = metric
 
     def __deepcopy__(self, memo: Any) -> Self:
-        return self  # CatBoost copies its parameters; the counts must reach the one that counts
+        return self  # CatBoost copies its parameters, but there must be one set of counts
 
     def is_max_optimal(self) -> bool:
         return True
@@ -56,7 +62,7 @@ class BlockMetric:
         return hard_score(z, y, self.metric, w), 1.0
 
     def seen(self, z: Array, y: Array, weight: Array | None) -> None:
-        """Told of each set of rows that is evaluated."""
+        """Receives each set of rows that is evaluated."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.metric.name!r})"
@@ -65,9 +71,9 @@ class BlockMetric:
 class BlockObjective(BlockMetric):
     """Objective and metric in one, for `loss_function=` and `eval_metric=` of CatBoost.
 
-    CatBoost must be given `SETTINGS` too: `CatBoost({"loss_function": f, "eval_metric": f,
+    CatBoost needs `SETTINGS` as well: `CatBoost({"loss_function": f, "eval_metric": f,
     **SETTINGS})`. Without the labels each block of the first tree has its own counts, which are
-    those of the training set only if that is no longer than a block (500 rows for the leaves).
+    those of the training set only if it fits into one block (500 rows for the leaves).
     """
 
     def __init__(
@@ -76,7 +82,7 @@ class BlockObjective(BlockMetric):
         super().__init__(metric)
         self.step, self.shown, self.fresh = step, 0, False
         self.rows: int | None = None
-        self.worth: Worth | None = None
+        self.derivatives: ScaledDerivatives | None = None
         if y is not None:
             self.count(np.broadcast_to(margin, y.shape).astype(float), y, weight)
 
@@ -84,7 +90,7 @@ class BlockObjective(BlockMetric):
         """Keep the counts of the whole training set for the next tree."""
         a, _, factor = decisions(z, self.step)
         self.counts = column_counts(a, y, weight)
-        self.worth = worth(self.counts, self.metric, factor)
+        self.derivatives = scaled_derivatives(self.counts, self.metric, factor)
         self.rows, self.shown = len(y), 0
         self.fresh = True  # no block since then
 
@@ -106,14 +112,15 @@ class BlockObjective(BlockMetric):
         z, y = np.asarray(approxes, dtype=float), np.asarray(targets, dtype=float)
         w = None if weights is None or not len(weights) else np.asarray(weights, dtype=float)
         self.fresh, self.shown = False, self.shown + len(z)
-        if (
-            self.rows is not None and self.shown > 2 * self.rows
-        ):  # once for the shape of the tree, once for its leaves
+        # A tree passes all rows twice: once for its shape, once for its leaves.
+        if self.rows is not None and self.shown > 2 * self.rows:
             raise ValueError(
-                "the objective has not seen the training set since the last tree; it must be given "
-                f"as eval_metric too, with the settings {SETTINGS}"
+                "the objective has not seen the training set since the last tree; pass the same "
+                f"object as eval_metric, with the settings {SETTINGS}"
             )
-        a, slope, factor = decisions(z, self.step)
-        value = self.worth or worth(column_counts(a, y, w), self.metric, factor)
-        gradient, curvature = derivatives(slope, y, w, value)
+        a, derivative, factor = decisions(z, self.step)
+        scaled = self.derivatives
+        if scaled is None:
+            scaled = scaled_derivatives(column_counts(a, y, w), self.metric, factor)
+        gradient, curvature = per_row(derivative, y, w, scaled)
         return list(zip((-gradient).tolist(), (-curvature).tolist(), strict=True))

@@ -1,16 +1,17 @@
-"""The mathematical core: gradient and curvature of `n (1 - soft metric)`, row by row.
+"""The mathematical core: gradient and curvature of `n (1 - soft metric)` for each row.
 
-The metric sees the rows only through the four soft counts of the whole training set. So two
-numbers, what one more soft positive is worth among the positive rows (`A`) and among the negative
-rows (`B`), and the slope of each row's own soft decision `a(z)` say it all:
+The metric depends on the rows only through the four soft counts of the whole training set. Its
+gradient therefore needs two numbers, the derivatives of the score by a unit of soft decision of a
+positive row (`d_positive`) and of a negative row (`d_negative`), and the derivative of each row's
+own soft decision `a(z)` by its margin:
 
-    gradient_i  = -n w_i (y_i A + (1 - y_i) B) a'(z_i)
-    curvature_i =  n w_i  mean |y A + (1 - y) B|  a'(z_i)
+    gradient_i  = -n w_i (y_i d_positive + (1 - y_i) d_negative) a'(z_i)
+    curvature_i =  n w_i  mean |y d_positive + (1 - y) d_negative|  a'(z_i)
 
 The gradient is exact. The curvature is a choice: the true one is negative for half of the rows,
-and trees need a positive one. This one is that of the log-loss, `p (1 - p)` where the soft decision
-is the probability, in the unit of the gradient: a Newton step is never longer than a few logits.
-`n` is the sum of the weights.
+but trees need a positive one. This is the curvature of the log-loss, `p (1 - p)` where the soft
+decision is the probability, in the unit of the gradient, so that a Newton step is never longer than
+a few logits. `n` is the sum of the weights.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ from typing import NamedTuple
 import numpy as np
 
 from anyloss._core.backend import NUMPY, Array
-from anyloss._core.counts import Counts, pair
-from anyloss._core.gradient import binary_slopes, column_counts, column_decisions
+from anyloss._core.counts import Counts, column_counts, pair
+from anyloss._core.gradient import binary_derivatives, column_decisions
 from anyloss.metrics import Metric
 from anyloss.steps import Amplified, Step, Uniform
 
-LEAST, MOST = 1e-16, 1e20  # what a library is given must fit into its float32
+LEAST, MOST = 1e-16, 1e20  # the libraries compute in float32
 
 
 def step_of(scale: float | str) -> Step:
@@ -43,52 +44,55 @@ def step_of(scale: float | str) -> Step:
     return Amplified(scale)
 
 
-class Worth(NamedTuple):
-    """What a soft positive is worth, times `n`: among positive rows, negative rows, on average."""
+class ScaledDerivatives(NamedTuple):
+    """`d_positive` and `d_negative` times `n`, and their mean absolute value over the rows."""
 
-    positive: float
-    negative: float
-    average: float
+    d_positive: float
+    d_negative: float
+    mean: float
 
 
 def decisions(margin: Array, step: Step) -> tuple[Array, Array, float]:
-    """The soft decision of each row, its slope by the margin, and a factor of the slopes.
+    """The soft decision of each row, its derivative by the margin, and a factor of the latter.
 
-    >>> a, slope, factor = decisions(np.zeros(1), Uniform())
-    >>> a.tolist(), slope.tolist(), factor
+    >>> a, derivative, factor = decisions(np.zeros(1), Uniform())
+    >>> a.tolist(), derivative.tolist(), factor
     ([0.5], [0.25], 1.0)
     """
     if isinstance(step, Amplified) or (isinstance(step, Uniform) and step.is_identity):
         return column_decisions(margin, step)
     p, q = pair(margin, step, "binary", True, NUMPY)
     a, _ = step.both(p, q, NUMPY)
-    slope = step.density(p, q, NUMPY)
-    return a, (slope if step.on_logit else slope * p * q), 1.0
+    density = step.density(p, q, NUMPY)
+    return a, (density if step.on_logit else density * p * q), 1.0
 
 
-def worth(counts: Counts, metric: Metric, factor: float = 1.0) -> Worth:
-    """The slopes of the metric at some counts, in the unit of `n (1 - metric)`, times a factor.
+def scaled_derivatives(counts: Counts, metric: Metric, factor: float = 1.0) -> ScaledDerivatives:
+    """The derivatives of the metric in the unit of `n (1 - metric)`, times a factor.
 
     >>> from anyloss import metric
-    >>> worth(Counts(tp=80.0, fn=20.0, fp=20.0, tn=880.0), metric("f1"))
-    Worth(positive=6.0, negative=-4.0, average=4.2)
+    >>> scaled_derivatives(Counts(tp=80.0, fn=20.0, fp=20.0, tn=880.0), metric("f1"))
+    ScaledDerivatives(d_positive=6.0, d_negative=-4.0, mean=4.2)
     """
-    _, A, B = binary_slopes(counts, metric)
+    _, *both = binary_derivatives(counts, metric)
     positives, negatives = counts.tp + counts.fn, counts.fp + counts.tn
     n = (positives + negatives) * factor
-    A, B = (min(max(n * x, -MOST), MOST) for x in (A, B))
+    d_positive, d_negative = (min(max(n * x, -MOST), MOST) for x in both)
     share = positives / (positives + negatives)
-    return Worth(A, B, share * abs(A) + (1 - share) * abs(B))
+    mean = share * abs(d_positive) + (1 - share) * abs(d_negative)
+    return ScaledDerivatives(d_positive, d_negative, mean)
 
 
-def derivatives(slope: Array, y: Array, weight: Array | None, value: Worth) -> tuple[Array, Array]:
-    """Gradient and curvature of each row, from its slope and what the metric makes of it."""
+def per_row(
+    derivative: Array, y: Array, weight: Array | None, scaled: ScaledDerivatives
+) -> tuple[Array, Array]:
+    """Gradient and curvature of each row, from the derivative of its soft decision."""
     if weight is not None:
-        slope = slope * weight
-    gradient = y * (value.negative - value.positive)
-    gradient -= value.negative
-    gradient *= slope
-    return gradient, np.maximum(slope * value.average, LEAST)
+        derivative = derivative * weight
+    gradient = y * (scaled.d_negative - scaled.d_positive)
+    gradient -= scaled.d_negative
+    gradient *= derivative
+    return gradient, np.maximum(derivative * scaled.mean, LEAST)
 
 
 def gradient_and_curvature(
@@ -102,14 +106,15 @@ def gradient_and_curvature(
     >>> g.tolist(), h.tolist()
     ([-0.375, 0.125], [0.25, 0.25])
     """
-    a, slope, factor = decisions(margin, step)
-    return derivatives(slope, y, weight, worth(column_counts(a, y, weight), metric, factor))
+    a, derivative, factor = decisions(margin, step)
+    scaled = scaled_derivatives(column_counts(a, y, weight), metric, factor)
+    return per_row(derivative, y, weight, scaled)
 
 
 def soft_score(
     margin: Array, y: Array, metric: Metric, step: Step, weight: Array | None = None
 ) -> float:
-    """The soft metric of margins: what the objective raises.
+    """The soft metric of margins, which the objective maximises.
 
     >>> from anyloss import metric
     >>> soft_score(np.zeros(2), np.array([1.0, 0.0]), metric("f1"), Uniform())

@@ -1,72 +1,118 @@
-"""scikit-learn classifiers of LightGBM, XGBoost and CatBoost, fitted for the metric you name."""
+"""scikit-learn classifiers of LightGBM, XGBoost and CatBoost, trained for a metric."""
+
+import inspect
+from typing import TypeVar
 
 from anyloss.boosting.base import BoostedClassifier
 from anyloss.boosting.libraries import CatBoost, LightGBM, XGBoost
 
+Classifier = TypeVar("Classifier", bound=type[BoostedClassifier])
 
+SECTIONS = """
+Args:
+    metric (str, callable or Metric): a name, a formula or a function of `tp, fn, fp, tn`.
+        Default: `"f1"`.
+    pos_label (Any): the positive one of two classes. Default: the class that is rarer in the
+        training data (the second one if both are equally frequent); see `pos_label_`.
+    scale (float or str): the sharpness of the soft decision, as in `objective`. `"auto"`, the
+        default, is the probability itself.
+    folds (int): the number of inner folds. Default: 5.
+    repeats (int): how often inner folds are drawn; a model is trained and refined for each fold.
+        Default: 2.
+    refine_rounds (int, optional): the rounds for the metric. Default: a third of the library's
+        rounds.
+    early_stopping_rounds (int, optional): with an `eval_set` in `fit`, stop after this many
+        rounds without improvement.
+    random_state (int, RandomState or None): the seed of the folds and of the library.
+    **library_parameters (Any): the parameters of `{parameters}`, except its objective.
+
+Attributes:
+    classes_ (array): the two classes.
+    pos_label_ (Any): the positive class.
+    models_ (TreeEnsemble): the library's models, the offset of their margins, and the share of the
+        refinement that is used.
+    start_score_ (float): the held-out metric of the log-loss models. The threshold was tuned on
+        the same rows, so it is optimistic.
+    held_out_score_ (float): the held-out metric after refinement, on the same rows.
+    feature_importances_ (array): the share of each column in the gain of all trees.
+    n_features_in_ (int): the number of columns.
+    feature_names_in_ (array): their names, if `X` was a data frame.
+
+Shape:
+    - `X`: `(n, columns)`.
+    - `y`: `(n,)`.
+
+Raises:
+    ValueError: by `fit`, if a parameter is out of range, unknown or set by the recipe, or if `y`
+        does not have two classes.
+    ImportError: by `fit`, if the library is missing or too old.
+"""
+
+
+def _documented(own: Classifier) -> Classifier:
+    """Insert the sections that the three classifiers share before the examples."""
+    if own.__doc__:
+        text, examples = inspect.cleandoc(own.__doc__).split("\nExamples:\n")
+        parameters = type(own.library).__name__.replace("LightGBM", "LGBM")
+        parameters = parameters.replace("XGBoost", "XGB") + "Classifier"
+        shared = SECTIONS.replace("{parameters}", parameters)
+        own.__doc__ = f"{text}{shared}\nExamples:\n{examples}"
+    return own
+
+
+@_documented
 class LGBMAnyLossClassifier(BoostedClassifier):
-    """LightGBM, trained for a metric of the confusion matrix. Two classes.
+    """LightGBM, trained for a metric of the confusion matrix, for two classes.
 
-    It starts from log-loss on inner folds, moves the best threshold into the margin and goes on for
-    the metric itself (see `anyloss.boosting.fitting`); the margin is the mean over the folds'
-    models. Rows may be data frames with categories, sparse, and have gaps: what `LGBMClassifier`
-    takes. `predict_proba` is centred so that 0.5 is the decision; it is not calibrated.
+    It starts from log-loss on inner folds, moves the best threshold into the margin and refines the
+    models for the metric (see `anyloss.recipe.skeleton` and `anyloss.boosting.trees`). The margin
+    is the mean over the folds' models. Rows may be anything that `LGBMClassifier` accepts: data
+    frames with categories, sparse matrices, missing values. `predict_proba` is centred so that 0.5
+    is the decision; it is not calibrated.
 
-    Args:
-        metric: a name, a formula or a function of `tp, fn, fp, tn`.
-        pos_label: the positive class of two, which metrics such as F1 are about. Default: the rarer
-            class in the training data (for equal numbers the second one); see `pos_label_`.
-        scale: how sharp the soft decision is; "auto" is the probability itself. See `objective`.
-        folds, repeats: inner folds, and how often they are drawn; a model is trained and refined
-            for each.
-        refine_rounds: rounds for the metric. Default: a third of the library's rounds.
-        early_stopping_rounds: with an `eval_set`, stop when so many rounds have not improved it.
-        random_state: seed of the folds and of the library.
-        **library_parameters: those of `LGBMClassifier`, but for its objective.
-
-    After `fit`: `classes_`, `pos_label_`, `models_` (the library's models, the offset and the share
-    of the refinement that was kept), `start_score_` (log-loss with the offset, on held-out rows:
-    those it was chosen on), `held_out_score_` (the same after refinement), `n_features_in_`,
-    `feature_names_in_`.
-
-    >>> from sklearn.datasets import load_breast_cancer
-    >>> X, y = load_breast_cancer(return_X_y=True)
-    >>> model = LGBMAnyLossClassifier("f1", n_estimators=10, n_jobs=1).fit(X, y)
-    >>> int(model.pos_label_), model.score(X, y) > 0.9
-    (0, True)
+    Examples:
+        >>> from sklearn.datasets import load_breast_cancer
+        >>> X, y = load_breast_cancer(return_X_y=True)
+        >>> model = LGBMAnyLossClassifier("f1", n_estimators=10, n_jobs=1).fit(X, y)
+        >>> int(model.pos_label_), model.score(X, y) > 0.9
+        (0, True)
     """
 
     library = LightGBM()
 
 
+@_documented
 class XGBAnyLossClassifier(BoostedClassifier):
-    """XGBoost, trained for a metric of the confusion matrix. Two classes.
+    """XGBoost, trained for a metric of the confusion matrix, for two classes.
 
-    Everything is as in `LGBMAnyLossClassifier`; the parameters are those of `XGBClassifier`
-    (`enable_categorical=True` for data frames with categories).
+    It works like `LGBMAnyLossClassifier`. Data frames with categories need
+    `enable_categorical=True`.
 
-    >>> from sklearn.datasets import load_breast_cancer
-    >>> X, y = load_breast_cancer(return_X_y=True)
-    >>> model = XGBAnyLossClassifier("mcc", n_estimators=10, n_jobs=1).fit(X, y)
-    >>> int(model.pos_label_), model.score(X, y) > 0.9
-    (0, True)
+    Examples:
+        >>> from sklearn.datasets import load_breast_cancer
+        >>> X, y = load_breast_cancer(return_X_y=True)
+        >>> model = XGBAnyLossClassifier("mcc", n_estimators=10, n_jobs=1).fit(X, y)
+        >>> int(model.pos_label_), model.score(X, y) > 0.9
+        (0, True)
     """
 
     library = XGBoost()
 
 
+@_documented
 class CatBoostAnyLossClassifier(BoostedClassifier):
-    """CatBoost, trained for a metric of the confusion matrix. Two classes. Experimental.
+    """CatBoost, trained for a metric of the confusion matrix, for two classes; experimental.
 
-    Everything is as in `LGBMAnyLossClassifier`; the parameters are those of `CatBoostClassifier`.
-    Experimental, because an objective for CatBoost leans on its order of evaluation (which is
-    checked; see `anyloss.boosting.blocks`). Refinement uses plain boosting without sampling.
+    It works like `LGBMAnyLossClassifier`. It is experimental because an objective for CatBoost
+    depends on CatBoost's order of evaluation (which is checked; see `anyloss.boosting.blocks`). The
+    refinement uses plain boosting without sampling.
 
-    >>> from sklearn.datasets import load_breast_cancer
-    >>> X, y = load_breast_cancer(return_X_y=True)
-    >>> model = CatBoostAnyLossClassifier("f1", n_estimators=10, thread_count=1).fit(X, y)
-    >>> int(model.pos_label_), model.score(X, y) > 0.9
-    (0, True)
+    Examples:
+        >>> from sklearn.datasets import load_breast_cancer
+        >>> X, y = load_breast_cancer(return_X_y=True)
+        >>> model = CatBoostAnyLossClassifier("f1", n_estimators=10, thread_count=1).fit(X, y)
+        >>> int(model.pos_label_), model.score(X, y) > 0.9
+        (0, True)
     """
 
     library = CatBoost()

@@ -1,8 +1,11 @@
-"""What the recipe asks of a library: train by log-loss, go on for a metric, tell margins, save.
+"""One class per boosting library: train by log-loss or for a metric, predict margins, save, load.
 
-Parameters have the names of the library's own scikit-learn estimator. Nothing is printed and
-nothing is written unless the parameters ask for it. A start margin is never part of a trained
-model: none of the libraries adds it when it predicts, so the recipe does.
+Parameters have the names of the library's own scikit-learn estimator. Nothing is printed or written
+unless the parameters ask for it. A start margin is never part of a trained model: no library adds
+it in prediction, so the recipe does.
+
+To add a library, write a class with the methods of `Library`, add its version to
+`adapters.LIBRARIES` and an estimator to `estimators.py`.
 """
 
 from __future__ import annotations
@@ -20,8 +23,8 @@ from anyloss.metrics import Metric
 from anyloss.steps import Step
 
 
-class Rows(NamedTuple):
-    """Rows of any form a library takes, their labels 0 and 1, weights and start margins."""
+class TreeData(NamedTuple):
+    """Rows in any form that a library accepts, their labels 0 and 1, weights and start margins."""
 
     X: Any
     y: Array
@@ -29,10 +32,10 @@ class Rows(NamedTuple):
     margin: Array | None = None
 
 
-def take(rows: Rows, at: Array) -> Rows:
-    """Some of the rows, in the order asked for."""
-    part = rows.X.iloc[at] if hasattr(rows.X, "iloc") else rows.X[at]
-    return Rows(part, *(None if x is None else x[at] for x in rows[1:]))
+def take(data: TreeData, at: Array) -> TreeData:
+    """The rows at these positions."""
+    part = data.X.iloc[at] if hasattr(data.X, "iloc") else data.X[at]
+    return TreeData(part, *(None if x is None else x[at] for x in data[1:]))
 
 
 class Plan(NamedTuple):
@@ -51,25 +54,25 @@ class Goal(NamedTuple):
 
 
 class Library(Protocol):
-    """One of the three; a goal of None is the log-loss."""
+    """What the recipe needs of a library. A goal of None is the log-loss."""
 
     name: str
     suffix: str
 
     def known(self) -> set[str]:
-        """Names of parameters that the library takes; it may take others too."""
+        """The names of the library's parameters; it may accept others as well."""
 
     def rounds(self, parameters: dict[str, Any]) -> tuple[str, int]:
         """The parameter that holds the number of rounds, and its value."""
 
-    def train(self, rows: Rows, plan: Plan, valid: Rows | None, goal: Goal | None) -> Any:
+    def train(self, data: TreeData, plan: Plan, valid: TreeData | None, goal: Goal | None) -> Any:
         """A trained model; with `valid` and patience it stops early."""
 
     def margin(self, model: Any, X: Any) -> Array:
         """The margins of a model, without any start margin."""
 
     def importances(self, model: Any) -> Array:
-        """What each column has gained, in the library's own measure."""
+        """The gain of each column, in the library's own measure."""
 
     def save(self, model: Any, path: Path) -> None:
         """Write a model in the library's own format."""
@@ -109,7 +112,7 @@ class LightGBM:
         )  # fmt: skip
         return _rounds(parameters, names, 100)
 
-    def train(self, rows: Rows, plan: Plan, valid: Rows | None, goal: Goal | None) -> Any:
+    def train(self, data: TreeData, plan: Plan, valid: TreeData | None, goal: Goal | None) -> Any:
         lightgbm = require(self.name)
         options, parameters = dict(plan.fit_options), {"verbose": -1} | plan.parameters
         if goal is not None:
@@ -126,7 +129,7 @@ class LightGBM:
                 stop = lightgbm.early_stopping(plan.patience, verbose=False)
                 options["callbacks"] = [*options.get("callbacks", []), stop]
         model = lightgbm.LGBMClassifier(**parameters)
-        model.fit(rows.X, rows.y, sample_weight=rows.weight, init_score=rows.margin, **options)
+        model.fit(data.X, data.y, sample_weight=data.weight, init_score=data.margin, **options)
         return model.booster_
 
     def margin(self, model: Any, X: Any) -> Array:
@@ -154,7 +157,7 @@ class XGBoost:
     def rounds(self, parameters: dict[str, Any]) -> tuple[str, int]:
         return _rounds(parameters, ("n_estimators",), 100)
 
-    def train(self, rows: Rows, plan: Plan, valid: Rows | None, goal: Goal | None) -> Any:
+    def train(self, data: TreeData, plan: Plan, valid: TreeData | None, goal: Goal | None) -> Any:
         xgboost = require(self.name)
         parameters = {"verbosity": 0} | plan.parameters
         if isinstance(parameters.get("monotone_constraints"), list | np.ndarray):  # tuples only
@@ -173,7 +176,7 @@ class XGBoost:
             options["base_margin_eval_set"] = _listed(valid.margin)
         model = xgboost.XGBClassifier(**parameters)
         return model.fit(
-            rows.X, rows.y, sample_weight=rows.weight, base_margin=rows.margin, **options
+            data.X, data.y, sample_weight=data.weight, base_margin=data.margin, **options
         )
 
     def margin(self, model: Any, X: Any) -> Array:
@@ -206,7 +209,7 @@ class CatBoost:
         names = ("n_estimators", "iterations", "num_boost_round", "num_trees")
         return _rounds(parameters, names, 1000)
 
-    def train(self, rows: Rows, plan: Plan, valid: Rows | None, goal: Goal | None) -> Any:
+    def train(self, data: TreeData, plan: Plan, valid: TreeData | None, goal: Goal | None) -> Any:
         catboost = require(self.name)
         parameters = {"allow_writing_files": False} | plan.parameters
         if not any(name in parameters for name in self.LOUDNESS):
@@ -214,30 +217,30 @@ class CatBoost:
         if goal is None:
             parameters["loss_function"] = "Logloss"
         else:
-            # The order of the rows is kept (see SETTINGS), so it should mean nothing.
-            rows = take(rows, np.random.default_rng(0).permutation(len(rows.y)))
-            margin = 0.0 if rows.margin is None else rows.margin
+            # CatBoost keeps this order (see SETTINGS), so it should be random.
+            data = take(data, np.random.default_rng(0).permutation(len(data.y)))
+            margin = 0.0 if data.margin is None else data.margin
             both = objective(
-                goal.metric, self.name, step=goal.step, y_true=rows.y, margin=margin,
-                sample_weight=rows.weight,
+                goal.metric, self.name, step=goal.step, y_true=data.y, margin=margin,
+                sample_weight=data.weight,
             )  # fmt: skip
             parameters = {k: v for k, v in parameters.items() if k not in self.SAMPLING}
             parameters |= {"loss_function": both, "eval_metric": both, **SETTINGS}
         options = dict(plan.fit_options)
         categories = options.pop("cat_features", parameters.pop("cat_features", None))
 
-        def pool(rows: Rows) -> Any:
+        def pool(data: TreeData) -> Any:
             return catboost.Pool(
-                rows.X,
-                rows.y,
-                weight=rows.weight,
-                baseline=rows.margin,
+                data.X,
+                data.y,
+                weight=data.weight,
+                baseline=data.margin,
                 cat_features=categories,
             )
 
         if valid is not None:
             options |= {"eval_set": pool(valid), "early_stopping_rounds": plan.patience}
-        return catboost.CatBoost(parameters).fit(pool(rows), **options)
+        return catboost.CatBoost(parameters).fit(pool(data), **options)
 
     def margin(self, model: Any, X: Any) -> Array:
         return np.asarray(model.predict(X, prediction_type="RawFormulaVal"))

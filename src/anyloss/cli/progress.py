@@ -1,4 +1,4 @@
-"""A progress bar for the commands that take long."""
+"""A progress bar for long commands."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def progress(what: str, *, stderr: bool = False) -> Iterator[Callable[[int, int, str], None]]:
-    """A progress bar, and the function that moves it on: how much is done, of how much, a name."""
+def progress(label: str, *, stderr: bool = False) -> Iterator[Callable[[int, int, str], None]]:
+    """A progress bar, and the callback that updates it with what is done, the total and a name."""
     from rich.console import Console
     from rich.progress import MofNCompleteColumn, Progress, TimeRemainingColumn
 
@@ -16,5 +16,5 @@ def progress(what: str, *, stderr: bool = False) -> Iterator[Callable[[int, int,
         *Progress.get_default_columns()[:2], MofNCompleteColumn(), TimeRemainingColumn(),
         console=Console(stderr=stderr),
     ) as bar:  # fmt: skip
-        task = bar.add_task(what)
+        task = bar.add_task(label)
         yield lambda done, total, name: bar.update(task, completed=done, total=total)

@@ -1,24 +1,23 @@
 """The Keras front-end: metrics of the confusion matrix as losses, on any backend of Keras 3.
 
-The order is Keras's, `(y_true, y_pred)`; predictions are probabilities unless `from_logits=True`.
-The class axis is the last one, as everywhere in Keras, and labels of shape `(n,)` are matched row
-by row with predictions of shape `(n, 1)`. Sample weights, class weights and masks weigh in the
-counts.
+The argument order is that of Keras, `(y_true, y_pred)`, and predictions are probabilities unless
+`from_logits=True`. The class axis is the last one, and labels of shape `(n,)` are matched with
+predictions of shape `(n, 1)` sample by sample. Sample weights, class weights and masks are weights
+in the counts.
 """
 
 try:
-    import keras as _keras  # noqa: F401  # for the hint below; the rooms import it themselves
+    import keras as _keras  # noqa: F401  # for the hint below
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
         "anyloss.keras needs Keras 3 (pip install 'anyloss[keras]') and the backend that the "
-        "variable KERAS_BACKEND names: torch, jax or tensorflow, its default; "
+        "environment variable KERAS_BACKEND names: torch, jax or tensorflow (the default); "
         f"missing: {error.name}"
     ) from error
 
-from anyloss.keras.loss import (
+from anyloss.keras.loss import AnyLoss, ApproximationFunction
+from anyloss.keras.named import (
     AccuracyLoss,
-    AnyLoss,
-    ApproximationFunction,
     BalancedAccuracyLoss,
     F1Loss,
     FBetaLoss,

@@ -1,6 +1,6 @@
-"""What comes in from Keras: matched row by row, weighted, and in three axes.
+"""A batch of Keras tensors: matched sample by sample, weighted, and with three axes.
 
-Shapes may be open (None) while TensorFlow traces a graph, so nothing here asks for more than the
+Shapes may have unknown axes (None) while TensorFlow traces a graph, so this module needs only the
 number of axes and of classes.
 """
 
@@ -16,13 +16,13 @@ from keras import ops
 
 from anyloss._core.backend import Array, Backend
 from anyloss._core.options import Settings
-from anyloss._core.shapes import Layout, Options, Rows, check_values, layout, spread
+from anyloss._core.shapes import Layout, Options, Samples, check_values, layout, spread
 
 Shape = tuple[int | None, ...]
 
 
 def _sin(x: Array) -> Array:
-    if keras.backend.backend() == "jax":  # Keras would bring double down to single precision
+    if keras.backend.backend() == "jax":  # Keras would convert double to single precision
         import jax.numpy
 
         return jax.numpy.sin(x)
@@ -54,7 +54,7 @@ BACKENDS = {dtype: _backend(dtype) for dtype in ("float32", "float64")}
 
 
 def counting(dtype: str) -> str:
-    """The type to count in: half precision is counted in float32."""
+    """The type of the counts: float32 for half precision."""
     return dtype if dtype in BACKENDS else "float32"
 
 
@@ -63,8 +63,8 @@ def dtype_of(x: Array) -> str:
     return str(keras.backend.standardize_dtype(x.dtype))
 
 
-def at_hand(x: Array) -> bool:
-    """Whether the numbers can be looked at without a wait: no graph is traced, on the CPU."""
+def is_concrete(x: Array) -> bool:
+    """Whether the values are available without a wait: no graph is traced, and on the CPU."""
     if keras.backend.backend() == "torch":
         import torch
 
@@ -76,24 +76,24 @@ def at_hand(x: Array) -> bool:
     return hasattr(x, "numpy") and "CPU" in x.device
 
 
-def make_rows(
+def make_samples(
     y_true: Array, y_pred: Array, weights: Sequence[Array], settings: Settings
-) -> tuple[Rows, bool]:
-    """The batch in three axes, and whether its values were looked at."""
+) -> tuple[Samples, bool]:
+    """The batch with three axes, and whether its values were checked."""
     options = settings.options
     y_true, y_pred = ops.convert_to_tensor(y_true), ops.convert_to_tensor(y_pred)
     y_pred = ops.cast(y_pred, counting(dtype_of(y_pred)))
     y_true, y_pred, weights = _class_axis_last(y_true, y_pred, weights, options)
     dtype = dtype_of(y_pred)
     lay = _layout(tuple(y_true.shape), tuple(y_pred.shape), settings)
-    checked = options.validate and at_hand(y_pred) and at_hand(y_true)
+    checked = options.validate and is_concrete(y_pred) and is_concrete(y_true)
     if checked and lay.index_target:
         _check_whole(ops.convert_to_numpy(y_true))
     inner = y_pred.shape[1:] if lay.task == "binary" else y_pred.shape[1:-1]
     axes = (-1, math.prod(inner)) if options.per_sample else (1, -1)
     product = _weight(weights, y_pred, lay)
-    samples = _sample_weight(weights, y_pred) if options.per_sample else None
-    found = Rows(
+    sample_weight = _sample_weight(weights, y_pred) if options.per_sample else None
+    found = Samples(
         ops.reshape(y_pred, (*axes, lay.classes)),
         ops.reshape(
             ops.cast(y_true, "int32" if lay.index_target else dtype),
@@ -101,12 +101,12 @@ def make_rows(
         ),
         None if product is None else ops.reshape(product, (*axes, _columns(product, lay))),
         lay,
-        samples,
+        sample_weight,
     )
 
-    def check(given: Rows) -> None:
+    def check(given: Samples) -> None:
         z, y, w = (None if x is None else ops.convert_to_numpy(x) for x in given[:3])
-        check_values(Rows(z, y, w, given.layout), options.from_logits)
+        check_values(Samples(z, y, w, given.layout), options.from_logits)
 
     return spread(found, BACKENDS[dtype], options.ignore_index, check if checked else None), checked
 
@@ -114,7 +114,7 @@ def make_rows(
 def _class_axis_last(
     y_true: Array, y_pred: Array, weights: Sequence[Array], options: Options
 ) -> tuple[Array, Array, list[Array]]:
-    """The batch with its class axis at the end, where Keras has it."""
+    """The batch with its class axis last, as is usual in Keras."""
     if len(y_pred.shape) == 1:
         y_pred = ops.expand_dims(y_pred, -1)
     axes, axis = len(y_pred.shape), options.class_axis
@@ -133,21 +133,21 @@ def _class_axis_last(
 
 
 def _columns(weight: Array, lay: Layout) -> int:
-    """One, or one per class; a weight of an open last axis is one per class only if that is one."""
+    """The number of columns of a weight, 1 or one per class."""
     if lay.task == "binary":
         return 1
     if weight.shape[-1] is None and lay.classes > 1:
         raise ValueError(
-            "weights need a known last axis where there are several classes: give the data set a "
-            f"spec such as (None,) or (None, 1); got {tuple(weight.shape)}"
+            "weights must have a known last axis where there are several classes; got "
+            f"{tuple(weight.shape)}. Give the data set a spec such as (None,) or (None, 1)"
         )
     return weight.shape[-1] or 1
 
 
 def _layout(target: Shape, shape: Shape, settings: Settings) -> Layout:
-    """What the shapes mean. Labels may lack the class axis, or have it with length 1."""
+    """The layout of the shapes. Labels may lack the class axis, or have it with length 1."""
     if not shape or shape[-1] is None:
-        raise ValueError(f"predictions need a known number of columns; got the shape {shape}")
+        raise ValueError(f"predictions must have a known number of columns; got the shape {shape}")
     known, labels = _filled(shape, target), _filled(target, shape)
     if settings.options.task != "binary" and labels == (*known[:-1], 1):
         labels = known[:-1]
@@ -158,7 +158,7 @@ def _layout(target: Shape, shape: Shape, settings: Settings) -> Layout:
 
 
 def _filled(shape: Shape, other: Shape) -> tuple[int, ...]:
-    """A shape with its open axes taken from another; -1 where that is open as well."""
+    """A shape with its unknown axes taken from another; -1 where both are unknown."""
     other = (*other, *[None] * len(shape))
     choices = zip(shape, other, strict=False)
     return tuple(next((n for n in pair if n is not None), -1) for pair in choices)

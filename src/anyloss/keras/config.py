@@ -1,4 +1,4 @@
-"""What a loss and a metric share: their arguments, checked, and how these are saved."""
+"""What a Keras loss and a Keras metric share: how their arguments are checked and saved."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ import numpy as np
 from anyloss._core.formula import Formula
 from anyloss._core.options import SharedSettings, check_names, make_settings
 from anyloss._core.shapes import Options
+from anyloss._core.step import STEPS, Step
 from anyloss.metrics import Metric, MetricSpec
 from anyloss.metrics import metric as find_metric
-from anyloss.steps import STEPS, Step
 
 register = keras.saving.register_keras_serializable(package="anyloss")
 
-# As Keras users expect: probabilities, and the classes in the last axis.
+# The conventions of Keras: probabilities, and the classes in the last axis.
 DEFAULTS = Options(from_logits=False, class_axis=-1)
 
 
 class KerasSettings(SharedSettings, total=False):
-    """The arguments of the named losses beside the scale."""
+    """The options of the named losses, without the scale."""
 
     name: str | None
     reduction: str | None
@@ -30,7 +30,7 @@ class KerasSettings(SharedSettings, total=False):
 
 
 class Configured:
-    """Keeps the arguments of a loss or a metric, to be saved with a model."""
+    """A loss or a metric that keeps its arguments, so that they are saved with a model."""
 
     def configure(
         self,
@@ -39,7 +39,7 @@ class Configured:
         arguments: dict[str, Any],
         **derived: Any,
     ) -> None:
-        """Check the arguments and what was derived from them, and keep the arguments."""
+        """Check the arguments, with derived ones in their place, and keep the arguments."""
         if params:
             check_names(metric, params)
         chosen = find_metric(metric, **params)
@@ -63,7 +63,7 @@ class Configured:
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
-        """Build a loss or a metric from its saved arguments."""
+        """A loss or a metric from its saved arguments."""
         config = dict(config)
         if isinstance(config.get("metric"), dict):
             config["metric"] = keras.saving.deserialize_keras_object(config["metric"])
@@ -73,7 +73,7 @@ class Configured:
 
 
 def _plain(value: Any) -> Any:
-    """NumPy's numbers and arrays as a file can hold them."""
+    """A NumPy number or array as Python numbers, which can be saved."""
     return value.tolist() if isinstance(value, np.generic | np.ndarray) else value
 
 

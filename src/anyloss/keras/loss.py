@@ -5,95 +5,105 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextvars import ContextVar
 from numbers import Real
-from typing import Any, Unpack
+from typing import Any
 
 import keras
 from keras import ops
-from keras.src.backend import get_keras_mask  # where JAX keeps its masks is not public
+from keras.src.backend import get_keras_mask  # there is no public function for it on JAX
 
 from anyloss._core.backend import Array
-from anyloss._core.counts import Counts, check_finite, count, cross_entropy_sums, score_counts
-from anyloss._core.options import shows_options_of
+from anyloss._core.counts import Counts, count, cross_entropy_sums
+from anyloss._core.documents import documented
+from anyloss._core.scoring import check_finite, score_counts
 from anyloss._core.shapes import PerSample, Task, ZeroDivision
-from anyloss.keras.batch import BACKENDS, counting, dtype_of, make_rows
-from anyloss.keras.config import Configured, KerasSettings, register
+from anyloss.keras.batch import BACKENDS, counting, dtype_of, make_samples
+from anyloss.keras.config import Configured, register
 from anyloss.metrics import Metric, MetricSpec
 from anyloss.steps import Amplified, Step
 
-# The weights and masks of the batch at hand, on their way past a user's own `call(y_true, y_pred)`.
+# The weights and masks of the current batch. They bypass `call(y_true, y_pred)`, which a user may
+# override, and which has no argument for them.
 _weights: ContextVar[tuple[Array, ...]] = ContextVar("weights", default=())
 
-EPSILON = 1e-7  # keeps a division in a user's own metric from 0/0
+EPSILON = 1e-7  # prevents 0/0 in a metric that a user writes in `call`
 
 
 def weights_and_masks(y_pred: Array, sample_weight: Array | None) -> tuple[Array, ...]:
-    """What a batch brings along to weigh its rows by."""
+    """The weights and the mask of a batch, if there are any."""
     return tuple(x for x in (sample_weight, get_keras_mask(y_pred)) if x is not None)
 
 
 def _once(name: str, given: Any, positional: Any) -> Any:
     if given is not None:
-        raise TypeError(f"{name} was given twice: {positional!r} and {given!r}")
+        raise TypeError(
+            f"{name} must be given once; got it twice, as {positional!r} and as {given!r}"
+        )
     return positional
 
 
 @register
+@documented
 class AnyLoss(Configured, keras.losses.Loss):  # type: ignore[misc]
-    """One minus a soft metric of the confusion matrix: train for the metric you report.
+    """One minus a soft metric of the confusion matrix, a loss that trains for this metric.
+
+    `loss = 1 - metric(tp, fn, fp, tn) + cross_entropy * CE`, where CE is the mean cross-entropy.
+    The counts are soft: with the soft decisions `a = step(p)` and the labels `y`, they are
+    `tp = sum(y a)`, `fn = sum(y (1 - a))`, `fp = sum((1 - y) a)` and `tn = sum((1 - y) (1 - a))`.
+
+    Sample weights and masks are weights in these counts: a weight of 2 equals the sample twice,
+    and a masked sample is not counted. The loss is one number per batch.
+
+    For another metric give its formula, or override `call` as in the paper's Keras code (see the
+    example).
 
     Args:
-        scale_or_metric: the metric, as in the other front-ends (`AnyLoss("mcc")`), or the
-            amplifying scale, as in the paper's Keras code (`AnyLoss(73.0)`).
-        metric: a name (`"f1"`, see `anyloss.METRICS`), a formula or a function of `tp, fn, fp, tn`.
-        amplifying_scale: the scale of the paper's approximation function, 73 there (default: the
-            default step, the probability itself; see benchmarks/README.md).
-        step, threshold, thresholds, average, smooth, cross_entropy, task, per_sample,
-            zero_division, soft_labels, ignore_index, validate: as in `anyloss.torch.AnyLoss`.
-            One-hot labels of the predictions' shape need `task="multiclass"`.
-        from_logits: whether predictions are logits; by default they are probabilities.
-        class_axis: the axis of the classes; the last one by default.
-        name, reduction, dtype: as in every Keras loss. The loss is one number for the batch;
-            `reduction` acts only with `average=None`, which gives one per class.
-        **params: parameters of the metric, such as `beta=2` for `"fbeta"`.
+        scale_or_metric (float, str, callable or Metric, optional): either the metric, as in the
+            other front-ends (`AnyLoss("mcc")`), or the amplifying scale, as in the paper's Keras
+            code (`AnyLoss(73.0)`).
+        metric (str, callable or Metric, optional): the name of a metric (`"f1"`, see
+            `anyloss.METRICS`), a formula or a function of `tp, fn, fp, tn`. Default: `"f1"`.
 
-    For a metric of your own, give its formula, or override `call` as in the paper's Keras code:
+    Shape:
+        - y_true: `(n,)`, the shape of `y_pred`, or class indices without the class axis (or with
+          length 1 there). One-hot labels need `task="multiclass"`.
+        - y_pred: `(n,)` or `(n, 1)` for binary decisions (any shape with `task="binary"`),
+          `(n, ..., C)` for several classes or labels.
+        - sample_weight: `(n,)`, or the first axes of `y_pred`.
+        - output: a scalar, or `(C,)` with `average=None` and `reduction=None`.
 
-    >>> class RecallLoss(AnyLoss):
-    ...     def call(self, y_true, y_pred):
-    ...         tn, fn, fp, tp = self.compute_confusion_matrix(y_true, y_pred)
-    ...         return 1 - tp / (tp + fn)
-    >>> y_true, y_pred = [1, 1, 0, 0], [[0.9], [0.4], [0.6], [0.2]]
-    >>> round(float(RecallLoss(73.0)(y_true, y_pred)), 4)
-    0.4997
-    >>> round(float(AnyLoss("recall", amplifying_scale=73.0)(y_true, y_pred)), 4)
-    0.4997
+    Raises:
+        TypeError: if an argument is unknown, is given twice or has the wrong type.
+        ValueError: if an option has an invalid value, the shapes do not match or have two readings,
+            or the values are out of range (with `validate=True`, where Keras runs eagerly).
+
+    Examples:
+        >>> y_true, y_pred = [1, 1, 0, 0], [[0.9], [0.4], [0.6], [0.2]]
+        >>> round(float(AnyLoss("recall", amplifying_scale=73.0)(y_true, y_pred)), 4)
+        0.4997
+        >>> class RecallLoss(AnyLoss):
+        ...     def call(self, y_true, y_pred):
+        ...         tn, fn, fp, tp = self.compute_confusion_matrix(y_true, y_pred)
+        ...         return 1 - tp / (tp + fn)
+        >>> round(float(RecallLoss(73.0)(y_true, y_pred)), 4)
+        0.4997
+
+    References:
+        D. Han, N. Moniz and N. V. Chawla, "AnyLoss: Transforming Classification Metrics into Loss
+        Functions", KDD 2024.
     """
 
     def __init__(
-        self,
-        scale_or_metric: float | MetricSpec | Metric | None = None,
-        *,
-        metric: MetricSpec | Metric | None = None,
-        amplifying_scale: float | None = None,
-        step: Step | None = None,
-        threshold: float | None = None,
+        self, scale_or_metric: float | MetricSpec | Metric | None = None, *,
+        metric: MetricSpec | Metric | None = None, amplifying_scale: float | None = None,
+        step: Step | None = None, threshold: float | None = None,
         thresholds: Sequence[float] | None = None,
-        average: str | None = "auto",
-        smooth: float = 0.0,
-        cross_entropy: float = 0.0,
-        from_logits: bool = False,
-        task: Task = "auto",
-        class_axis: int | None = -1,
-        per_sample: PerSample = False,
-        zero_division: ZeroDivision = "auto",
-        soft_labels: bool = False,
-        ignore_index: int | None = None,
-        validate: bool = True,
-        name: str | None = None,
-        reduction: str | None = "sum_over_batch_size",
-        dtype: Any = None,
-        **params: float,
-    ) -> None:
+        average: str | None = "auto", smooth: float = 0.0, cross_entropy: float = 0.0,
+        from_logits: bool = False, task: Task = "auto", class_axis: int | None = -1,
+        per_sample: PerSample = False, zero_division: ZeroDivision = "auto",
+        soft_labels: bool = False, ignore_index: int | None = None, validate: bool = True,
+        name: str | None = None, reduction: str | None = "sum_over_batch_size",
+        dtype: Any = None, **params: float,
+    ) -> None:  # fmt: skip
         keras.losses.Loss.__init__(self, name=name, reduction=reduction, dtype=dtype)
         if isinstance(scale_or_metric, Real):
             amplifying_scale = _once("amplifying_scale", amplifying_scale, float(scale_or_metric))
@@ -105,8 +115,9 @@ class AnyLoss(Configured, keras.losses.Loss):  # type: ignore[misc]
         if self.amplifying_scale is not None:
             if step is not None:
                 raise ValueError(
-                    "amplifying_scale is the scale of the default kind of step; with step= say it "
-                    f"there, as in step=Amplified({self.amplifying_scale}); got both"
+                    "amplifying_scale cannot be combined with step=; got "
+                    f"amplifying_scale={self.amplifying_scale} and step={step!r}. For the step of "
+                    f"the paper write step=Amplified({self.amplifying_scale})"
                 )
             amplified = Amplified(self.amplifying_scale)
             if threshold is None or thresholds is not None:
@@ -123,7 +134,16 @@ class AnyLoss(Configured, keras.losses.Loss):  # type: ignore[misc]
         self.configure("f1" if metric is None else metric, params, arguments, **scaled)
 
     def __call__(self, y_true: Array, y_pred: Array, sample_weight: Array | None = None) -> Array:
-        """The loss of a batch; weights and masks weigh in the counts, not in the result."""
+        """The loss of a batch.
+
+        Args:
+            y_true (array): the labels.
+            y_pred (array): the predictions: probabilities, or logits with `from_logits=True`.
+            sample_weight (array, optional): weights in the counts (they do not multiply the loss).
+
+        Returns:
+            Tensor: a scalar, or one loss per class with `average=None` and `reduction=None`.
+        """
         token = _weights.set(weights_and_masks(y_pred, sample_weight))
         dtype = counting(self.dtype)
         try:
@@ -136,19 +156,19 @@ class AnyLoss(Configured, keras.losses.Loss):  # type: ignore[misc]
         return ops.sum(loss) if self.reduction == "sum" else ops.mean(loss)
 
     def call(self, y_true: Array, y_pred: Array) -> Array:
-        """One minus the soft metric. Override it to write a metric with `compute_confusion_matrix`.
+        """The loss of a batch: a scalar, or one loss per class with `average=None`.
 
-        A number for the batch, or one per class with `average=None`.
+        A subclass may override it, and write a metric with `compute_confusion_matrix`.
         """
         settings = self.settings
-        rows, checked = make_rows(y_true, y_pred, _weights.get(), settings)
-        dtype, total = dtype_of(rows.scores), 0.0
+        samples, checked = make_samples(y_true, y_pred, _weights.get(), settings)
+        dtype, total = dtype_of(samples.scores), 0.0
         for step in settings.steps:
             step.check_dtype(dtype, BACKENDS[dtype].tiny)
-            found = count(rows, step, settings.options, BACKENDS[dtype])
+            found = count(samples, step, settings.options, BACKENDS[dtype])
             score = score_counts(
-                found, settings.metric, rows.layout, BACKENDS[dtype], smooth=settings.smooth,
-                sample_weight=rows.sample_weight,
+                found, settings.metric, samples.layout, BACKENDS[dtype], smooth=settings.smooth,
+                sample_weight=samples.sample_weight,
             )  # fmt: skip
             if checked:
                 cells = Counts(*map(ops.convert_to_numpy, found))
@@ -156,134 +176,79 @@ class AnyLoss(Configured, keras.losses.Loss):  # type: ignore[misc]
             total = total + score
         loss = 1 - total / len(settings.steps)
         if settings.cross_entropy:
-            sums = cross_entropy_sums(rows, settings.options.from_logits, BACKENDS[dtype])
+            sums = cross_entropy_sums(samples, settings.options.from_logits, BACKENDS[dtype])
             whole = ops.maximum(ops.stop_gradient(sums[1]), BACKENDS[dtype].tiny)
             loss = loss + settings.cross_entropy * (sums[0] / whole)
         return loss
 
     def compute_confusion_matrix(self, y_true: Array, y_pred: Array) -> tuple[Array, ...]:
-        """The soft `(tn, fn, fp, tp)`, each with 1e-7 added so that a ratio of them is finite.
+        """The soft counts `(tn, fn, fp, tp)` of a batch, for a metric that `call` computes.
 
-        One number each for a binary column, else one per class.
+        Args:
+            y_true (array): the labels.
+            y_pred (array): the predictions.
+
+        Returns:
+            tuple: `(tn, fn, fp, tp)`, each a scalar for binary decisions, else one number per
+            class. 1e-7 is added to each count, so that a ratio of them is finite.
         """
         steps, smooth, options = self.settings.steps, self.settings.smooth, self.settings.options
         if len(steps) > 1 or options.per_sample:
-            raise ValueError("compute_confusion_matrix takes no thresholds= and no per_sample=")
-        rows, _ = make_rows(y_true, y_pred, _weights.get(), self.settings)
-        found = count(rows, steps[0], options, BACKENDS[dtype_of(rows.scores)])
-        single = rows.layout.task == "binary"
+            raise ValueError(
+                "compute_confusion_matrix takes no thresholds= and no per_sample=; got "
+                f"{len(steps)} thresholds and per_sample={options.per_sample!r}"
+            )
+        samples, _ = make_samples(y_true, y_pred, _weights.get(), self.settings)
+        found = count(samples, steps[0], options, BACKENDS[dtype_of(samples.scores)])
+        single = samples.layout.task == "binary"
         tp, fn, fp, tn = (
             (x[0, 0, 0] if single else x[0, 0, :]) + (smooth + EPSILON) for x in found
         )
         return tn, fn, fp, tp
 
     def get_config(self) -> dict[str, Any]:
+        """The arguments of the loss, as Keras saves them."""
         own = {"amplifying_scale": self.amplifying_scale, "dtype": self.dtype}
         base: dict[str, Any] = keras.losses.Loss.get_config(self)
         return self.arguments_config() | base | own
 
 
-class _Named(AnyLoss):
-    """A loss whose class says its metric."""
-
-    def get_config(self) -> dict[str, Any]:
-        config = super().get_config()
-        del config["metric"]
-        return config
-
-
 @register
-@shows_options_of(AnyLoss, "metric")
-class AccuracyLoss(_Named):
-    """`AnyLoss(amplifying_scale, metric="accuracy")`."""
-
-    def __init__(
-        self, amplifying_scale: float | None = None, **settings: Unpack[KerasSettings]
-    ) -> None:
-        super().__init__(amplifying_scale, metric="accuracy", **settings)
-
-
-@register
-@shows_options_of(AnyLoss, "metric")
-class F1Loss(_Named):
-    """`AnyLoss(amplifying_scale, metric="f1")`.
-
-    >>> float(F1Loss()([1, 0], [[1.0], [0.0]])) < 0.01
-    True
-    """
-
-    def __init__(
-        self, amplifying_scale: float | None = None, **settings: Unpack[KerasSettings]
-    ) -> None:
-        super().__init__(amplifying_scale, metric="f1", **settings)
-
-
-@register
-@shows_options_of(AnyLoss, "metric")
-class FBetaLoss(_Named):
-    """`AnyLoss(amplifying_scale, metric="fbeta", beta=beta)`: recall counts `beta` times."""
-
-    def __init__(
-        self,
-        beta: float = 1.0,
-        amplifying_scale: float | None = None,
-        **settings: Unpack[KerasSettings],
-    ) -> None:
-        super().__init__(amplifying_scale, metric="fbeta", beta=beta, **settings)
-
-
-@register
-@shows_options_of(AnyLoss, "metric")
-class GeometricMeanLoss(_Named):
-    """`AnyLoss(amplifying_scale, metric="gmean")`: the root of recall times specificity."""
-
-    def __init__(
-        self, amplifying_scale: float | None = None, **settings: Unpack[KerasSettings]
-    ) -> None:
-        super().__init__(amplifying_scale, metric="gmean", **settings)
-
-
-@register
-@shows_options_of(AnyLoss, "metric")
-class BalancedAccuracyLoss(_Named):
-    """`AnyLoss(amplifying_scale, metric="balanced_accuracy")`."""
-
-    def __init__(
-        self, amplifying_scale: float | None = None, **settings: Unpack[KerasSettings]
-    ) -> None:
-        super().__init__(amplifying_scale, metric="balanced_accuracy", **settings)
-
-
-@register
-@shows_options_of(AnyLoss, "metric")
-class MCCLoss(_Named):
-    """`AnyLoss(amplifying_scale, metric="mcc")`: from 0 (perfect) to 2 (all decisions wrong)."""
-
-    def __init__(
-        self, amplifying_scale: float | None = None, **settings: Unpack[KerasSettings]
-    ) -> None:
-        super().__init__(amplifying_scale, metric="mcc", **settings)
-
-
-@register
+@documented
 class ApproximationFunction(keras.layers.Layer):  # type: ignore[misc]
-    """AnyLoss's approximation function as a layer: probabilities to nearly binary decisions.
+    """A layer that turns probabilities into nearly binary decisions, the step `Amplified`.
 
-    >>> import numpy as np
-    >>> decide = ApproximationFunction(amplifying_scale=10.0)
-    >>> [round(float(a), 3) for a in decide(np.array([0.1, 0.5, 0.9]))]
-    [0.018, 0.5, 0.982]
+    It computes `1 / (1 + exp(-amplifying_scale (p - threshold)))`.
+
+    Args:
+        amplifying_scale (float): the scale, which decides how steep the function is at the
+            threshold. Default: 10.
+        threshold (float): the probability at which the decision is 1/2. Default: 0.5.
+        name (str, optional): the name of the layer.
+        trainable (bool): as in every Keras layer; the layer has no weights. Default: True.
+
+    Shape:
+        - probabilities: any shape.
+        - output: the same shape.
+
+    Raises:
+        ValueError: if the scale is not positive, or the threshold is not strictly between 0 and 1.
+
+    Examples:
+        >>> import numpy as np
+        >>> decide = ApproximationFunction(amplifying_scale=10.0)
+        >>> [round(float(a), 3) for a in decide(np.array([0.1, 0.5, 0.9]))]
+        [0.018, 0.5, 0.982]
+
+    References:
+        D. Han, N. Moniz and N. V. Chawla, "AnyLoss: Transforming Classification Metrics into Loss
+        Functions", KDD 2024.
     """
 
     def __init__(
-        self,
-        amplifying_scale: float = 10.0,
-        threshold: float = 0.5,
-        *,
-        name: str | None = None,
-        dtype: Any = None,
-        trainable: bool = True,
-    ) -> None:
+        self, amplifying_scale: float = 10.0, threshold: float = 0.5, *,
+        name: str | None = None, dtype: Any = None, trainable: bool = True,
+    ) -> None:  # fmt: skip
         super().__init__(name=name, dtype=dtype, trainable=trainable)
         self.step = Amplified(amplifying_scale, threshold)
 
@@ -292,9 +257,11 @@ class ApproximationFunction(keras.layers.Layer):  # type: ignore[misc]
         return self.step.both(probabilities, 1 - probabilities, BACKENDS["float32"])[0]
 
     def compute_output_shape(self, input_shape: tuple[int | None, ...]) -> tuple[int | None, ...]:
+        """The shape of the input."""
         return input_shape
 
     def get_config(self) -> dict[str, Any]:
+        """The arguments of the layer, as Keras saves them."""
         own = {"amplifying_scale": self.step.scale, "threshold": self.step.threshold}
         config: dict[str, Any] = super().get_config() | own
         return config

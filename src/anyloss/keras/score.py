@@ -1,4 +1,4 @@
-"""An epoch's true score in Keras: counts merged over batches, not a mean of batch scores."""
+"""The score of an epoch in Keras: counts are merged over batches, instead of a mean of scores."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ import keras
 from keras import ops
 
 from anyloss._core.backend import Array
-from anyloss._core.counts import Counts, count, score_counts
+from anyloss._core.counts import Counts, count
+from anyloss._core.documents import documented
+from anyloss._core.options import check_merged
+from anyloss._core.scoring import score_counts
 from anyloss._core.shapes import Layout, Task, ZeroDivision
-from anyloss.keras.batch import BACKENDS, counting, dtype_of, make_rows
+from anyloss.keras.batch import BACKENDS, counting, dtype_of, make_samples
 from anyloss.keras.config import Configured, register
 from anyloss.keras.loss import weights_and_masks
 from anyloss.metrics import Metric, MetricSpec
@@ -18,39 +21,45 @@ from anyloss.steps import Step
 
 
 @register
+@documented
 class Score(Configured, keras.metrics.Metric):  # type: ignore[misc]
-    """The true metric of the hard decisions: `model.compile(..., metrics=[Score("f1")])`.
+    """The metric of the hard decisions of an epoch, for `model.compile(metrics=[Score("f1")])`.
 
-    The arguments are those of `AnyLoss`; of a step only its threshold matters. Its name in the
-    history is the metric's (`"f1"`, `"val_f1"`) unless `name` is given.
+    It is `average(metric(counts))` for the sums of the counts of all batches. The mean of the
+    scores of the batches, which Keras shows for a loss, would be another number.
 
-    >>> meter = Score("f1")
-    >>> for y_true, y_pred in [([1, 1], [[0.7], [0.3]]), ([0, 1], [[0.9], [0.9]])]:
-    ...     meter.update_state(y_true, y_pred)
-    >>> round(float(meter.result()), 4)
-    0.6667
+    Args:
+        step (Step, optional): a step, of which only the threshold has an effect. Default: a step
+            with the threshold 0.5.
+        threshold (float, optional): the threshold of the decisions, instead of `step`.
+            Default: 0.5.
+        name (str, optional): the name in Keras' logs and history. Default: the name of the metric,
+            such as `"f1"`, which gives `"f1"` and `"val_f1"`.
+
+    Shape:
+        - y_true, y_pred, sample_weight: as in `AnyLoss`.
+
+    Raises:
+        TypeError: if an argument is unknown or has the wrong type.
+        ValueError: if an option has an invalid value, or the batches differ in their task or number
+            of classes.
+
+    Examples:
+        >>> score = Score("f1")
+        >>> for y_true, y_pred in [([1, 1], [[0.7], [0.3]]), ([0, 1], [[0.9], [0.9]])]:
+        ...     score.update_state(y_true, y_pred)
+        >>> round(float(score.result()), 4)
+        0.6667
     """
 
     def __init__(
-        self,
-        metric: MetricSpec | Metric = "f1",
-        *,
-        step: Step | None = None,
-        threshold: float | None = None,
-        average: str | None = "auto",
-        from_logits: bool = False,
-        task: Task = "auto",
-        class_axis: int | None = -1,
-        zero_division: ZeroDivision = "auto",
-        ignore_index: int | None = None,
-        validate: bool = True,
-        name: str | None = None,
-        dtype: Any = None,
-        **params: float,
-    ) -> None:
-        refused = [option for option in ("thresholds", "per_sample") if option in params]
-        if refused:
-            raise ValueError(f"Score merges counts and takes no {refused[0]}=; got it")
+        self, metric: MetricSpec | Metric = "f1", *, step: Step | None = None,
+        threshold: float | None = None, average: str | None = "auto", from_logits: bool = False,
+        task: Task = "auto", class_axis: int | None = -1, zero_division: ZeroDivision = "auto",
+        ignore_index: int | None = None, validate: bool = True, name: str | None = None,
+        dtype: Any = None, **params: float,
+    ) -> None:  # fmt: skip
+        check_merged("Score", params)
         arguments = {
             "step": step, "threshold": threshold, "average": average, "from_logits": from_logits,
             "task": task, "class_axis": class_axis, "zero_division": zero_division,
@@ -65,16 +74,23 @@ class Score(Configured, keras.metrics.Metric):  # type: ignore[misc]
     def update_state(
         self, y_true: Array, y_pred: Array, sample_weight: Array | None = None
     ) -> None:
-        """Count one batch."""
+        """Add the counts of a batch.
+
+        Args:
+            y_true (array): the labels.
+            y_pred (array): the predictions: probabilities, or logits with `from_logits=True`.
+            sample_weight (array, optional): weights in the counts.
+        """
         given, options = weights_and_masks(y_pred, sample_weight), self.settings.options
-        rows, _ = make_rows(y_true, y_pred, given, self.settings)
-        self._remember(rows.layout)
+        samples, _ = make_samples(y_true, y_pred, given, self.settings)
+        self._set_layout(samples.layout)
         step = self.settings.steps[0].hard()
-        found = count(rows, step, options, BACKENDS[dtype_of(rows.scores)])
+        found = count(samples, step, options, BACKENDS[dtype_of(samples.scores)])
         for cell, more in zip(self._cells, found, strict=True):
             cell.assign_add(ops.cast(more, cell.dtype))
 
-    def _remember(self, lay: Layout) -> None:
+    def _set_layout(self, lay: Layout) -> None:
+        """Make the variables of the counts at the first batch; later batches must agree with it."""
         if self._layout is None:
             self._layout = lay
             dtype = counting(self.dtype)
@@ -84,12 +100,13 @@ class Score(Configured, keras.metrics.Metric):  # type: ignore[misc]
             ]
         elif self._layout != lay:
             raise ValueError(
-                "all batches must have one task and number of classes; had "
-                f"{self._layout.task} of {self._layout.classes}, got {lay.task} of {lay.classes}"
+                "all batches must have one task and number of classes; expected "
+                f"{self._layout.task} with {self._layout.classes}, got {lay.task} with "
+                f"{lay.classes}"
             )
 
     def result(self) -> Array:
-        """The metric of all batches since the last reset: a scalar, or one number per class."""
+        """The metric of all batches since the last reset: a scalar, or one score per class."""
         if self._layout is None:
             return ops.convert_to_tensor(0.0, dtype=self.dtype)
         cells = Counts(*(ops.convert_to_tensor(cell) for cell in self._cells))
@@ -98,5 +115,6 @@ class Score(Configured, keras.metrics.Metric):  # type: ignore[misc]
         )
 
     def get_config(self) -> dict[str, Any]:
+        """The arguments of the metric, as Keras saves them."""
         base: dict[str, Any] = keras.metrics.Metric.get_config(self)
         return self.arguments_config() | base

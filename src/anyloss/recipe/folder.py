@@ -1,8 +1,8 @@
-"""The model folder: `model.json` says what it is, other files hold the numbers.
+"""The model folder: `model.json` describes the model, other files hold its numbers.
 
 The numbers are in `arrays.safetensors`, or in a library's own files, which the description lists.
-None can run code when it is read. A folder is written aside and then moved into place. Its
-description holds the SHA-256 of each file and of itself: a folder that was changed is refused.
+No file can run code when it is read. A folder is written to a temporary place and then moved. Its
+description holds the SHA-256 of each file and of itself, so that a changed folder is refused.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Writer = Callable[[Path], Any]
 
 @contextmanager
 def unchanged_on_error(model: Any) -> Iterator[None]:
-    """If what is done here fails, or is stopped, the model is left as it was before."""
+    """Restore the attributes of a model if the block fails or is interrupted."""
     before = dict(vars(model))
     try:
         yield
@@ -55,35 +55,35 @@ def save_folder(
     kind: str,
     description: dict[str, Any],
     files: Mapping[str, Writer],
-    papers: Mapping[str, Writer] | None = None,
+    extras: Mapping[str, Writer] | None = None,
 ) -> None:
-    """Write a model folder; an older model folder at that place is replaced, nothing else is.
+    """Write a model folder. It replaces an older model folder, but nothing else.
 
-    `files` are their names (or those of folders) and the functions that write them. `papers` lie
-    beside the model, as a report does: it can be loaded without them.
+    `files` are the names of files (or folders) and the functions that write them. `extras` lie
+    beside the model, such as its report; the model can be loaded without them.
     """
-    path, papers = Path(path), papers or {}
+    path, extras = Path(path), extras or {}
     _refuse_other(path)
-    about = {"anyloss": VERSION, "kind": kind, **description, "papers": sorted(papers)}
-    aside = _beside(path)
+    about = {"anyloss": VERSION, "kind": kind, **description, "extras": sorted(extras)}
+    temporary = _beside(path)
     try:
         for name, write in files.items():
-            write(aside / name)
-        about["files"] = {name: _digest_of_file(aside / name) for name in _all_files(aside)}
-        for name, write in papers.items():
-            write(aside / name)
+            write(temporary / name)
+        about["files"] = {name: _digest_of_file(temporary / name) for name in _all_files(temporary)}
+        for name, write in extras.items():
+            write(temporary / name)
         about["seal"] = _seal(about)
         text = json.dumps(about, indent=2, allow_nan=False)
-        (aside / DESCRIPTION).write_text(text + "\n", encoding="utf-8")
-        aside.chmod(0o755)
-        _move(aside, path)
+        (temporary / DESCRIPTION).write_text(text + "\n", encoding="utf-8")
+        temporary.chmod(0o755)
+        _move(temporary, path)
     except BaseException:
-        shutil.rmtree(aside, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
         raise
 
 
 def check_place(path: Path) -> None:
-    """Refuse a path where something stands that is not a model folder, or nothing can stand.
+    """Raise an error if a path is taken by something other than a model folder, or not writable.
 
     >>> check_place(Path("/"))
     Traceback (most recent call last):
@@ -100,7 +100,7 @@ def _refuse_other(path: Path) -> None:
 
 
 def _beside(path: Path) -> Path:
-    """A new folder, hidden, where `path` is to be."""
+    """A new hidden folder next to `path`."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         return Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
@@ -110,16 +110,16 @@ def _beside(path: Path) -> Path:
         ) from None
 
 
-def _move(aside: Path, path: Path) -> None:
-    """Put a folder in place; at no moment does half a folder stand there."""
+def _move(temporary: Path, path: Path) -> None:
+    """Move a folder to its path, so that no incomplete folder is ever visible there."""
     if not path.exists():
-        aside.rename(path)
+        temporary.rename(path)
         return
     old = _beside(path)
     try:
         path.rename(old / path.name)
-        aside.rename(path)
-    except BaseException:  # also a stop between the two
+        temporary.rename(path)
+    except BaseException:  # also an interrupt between the two
         if not path.exists():
             (old / path.name).rename(path)
         old.rmdir()  # empty: the older model is never deleted here
@@ -143,10 +143,10 @@ def _seal(about: dict[str, Any]) -> str:
 
 
 def _is_model_folder(path: Path) -> bool:
-    """Whether a folder holds a model and nothing else."""
+    """Whether a folder holds a model and no other files."""
     try:
         stored = json.loads((path / DESCRIPTION).read_text(encoding="utf-8"))
-        return set(_all_files(path)) <= {DESCRIPTION, *stored["files"], *stored["papers"]}
+        return set(_all_files(path)) <= {DESCRIPTION, *stored["files"], *stored["extras"]}
     except (OSError, ValueError, TypeError, KeyError):
         return False
 
@@ -161,19 +161,21 @@ def load_model(path: Path | str, kind: str) -> tuple[dict[str, Any], dict[str, A
     try:
         return description, load_file(Path(path) / ARRAYS)
     except SafetensorError as error:
-        raise ValueError(f"{path} cannot be read, it may be damaged: {error}") from None
+        raise ValueError(f"{path} cannot be read and may be damaged: {error}") from None
 
 
 def load_description(path: Path | str, kind: str) -> dict[str, Any]:
-    """Read `model.json`; it and the files it lists must be as they were saved."""
+    """Read `model.json`, and check that it and its files are unchanged."""
     path = Path(path)
     _require_file(path, DESCRIPTION)
     try:
         about = json.loads((path / DESCRIPTION).read_text(encoding="utf-8"))
     except ValueError as error:
-        raise ValueError(f"{path} cannot be read, it may be damaged: {error}") from None
+        raise ValueError(f"{path} cannot be read and may be damaged: {error}") from None
     if not isinstance(about, dict) or about.get("anyloss") != VERSION:
-        raise ValueError(f"{path} is not a model folder of version {VERSION}: fit and save it anew")
+        raise ValueError(
+            f"{path} is not a model folder of version {VERSION}: fit the model and save it again"
+        )
     if about.get("kind") != kind:
         raise ValueError(f"{path} holds a model of kind {about.get('kind')!r}, not {kind!r}")
     if about.get("seal") != _seal(about):
@@ -187,7 +189,8 @@ def load_description(path: Path | str, kind: str) -> dict[str, Any]:
 
 def _changed(path: Path, name: str) -> ValueError:
     return ValueError(
-        f"{path}: {name} was changed since it was saved, or may be damaged; fit and save it anew"
+        f"{path}: {name} was changed since it was saved, or may be damaged; fit the model and save "
+        "it again"
     )
 
 
@@ -197,7 +200,7 @@ def _require_file(path: Path, name: str) -> None:
 
 
 def metric_to_json(spec: MetricSpec | Metric) -> str | dict[str, Any]:
-    """A name or formula as it is, a complete metric with its parameters.
+    """A metric as JSON: a name or formula, or a name with its parameters.
 
     >>> metric_to_json(find_metric("fbeta", beta=2))
     {'name': 'fbeta', 'params': {'beta': 2}}
@@ -223,7 +226,7 @@ def metric_from_json(stored: Any) -> str | Metric:
 
 
 def labels_to_json(labels: Array) -> dict[str, Any]:
-    """Class labels: numbers, booleans or text.
+    """Class labels (numbers, booleans or text) as JSON.
 
     >>> labels_from_json(labels_to_json(np.array(["a", "b"])))
     array(['a', 'b'], dtype='<U1')

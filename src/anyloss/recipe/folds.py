@@ -1,4 +1,4 @@
-"""The rows a member of the vote is fitted on: all but its own fold, or of very many some."""
+"""Which samples a member of the ensemble is fitted on: inner folds, and a sample of very many."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ MANY = 10  # copies of a row that need not stay in one fold
 
 
 def inner_folds(
-    X: Array, y: Array, kind: str, folds: int, repeats: int, rng: np.random.Generator
+    X: Array, y: Array, task: str, folds: int, repeats: int, rng: np.random.Generator
 ) -> Array:
-    """Which rows each member holds out, `(members, rows)`: stratified, each row once a repeat.
+    """Which rows each member holds out, `(members, rows)`: stratified, each row once per repeat.
 
-    A class with a single row is held out by none. Identical rows stay together: a copy of a row is
-    not held out from its twin, and a row of weight 2 is treated as the row twice would be. Ten or
-    more copies are dealt out one by one, or data with few different rows could not be divided.
+    The only row of a class is never held out. Identical rows stay together, so that no copy of a
+    held-out row is trained on, and a row of weight 2 is treated like the row twice. Rows with ten
+    or more copies are distributed one by one; otherwise data with few distinct rows could not be
+    divided.
 
     >>> X, y = np.arange(4.0)[:, None], np.array([[0.0], [1.0]] * 2)
     >>> inner_folds(X, y, "binary", 2, 1, np.random.default_rng(0)).astype(int).tolist()
@@ -25,7 +26,7 @@ def inner_folds(
     _, same = np.unique(np.column_stack([y, X]), axis=0, return_inverse=True)
     same = kept_together(same.reshape(-1))
     _, distinct, same = np.unique(same, return_index=True, return_inverse=True)
-    stratum = _strata(y[distinct], kind)
+    stratum = _strata(y[distinct], task)
     held = []
     for _ in range(repeats):
         fold_of, dealt = np.full(len(distinct), -1), 0
@@ -39,7 +40,7 @@ def inner_folds(
 
 
 def kept_together(same: Array) -> Array:
-    """Numbers of rows, equal for identical ones; of ten or more copies each gets its own.
+    """The group of each row: identical rows share one, unless there are ten or more copies.
 
     >>> kept_together(np.array([0, 1, 0])).tolist()
     [0, 1, 0]
@@ -48,12 +49,12 @@ def kept_together(same: Array) -> Array:
     return np.where(many, len(same) + np.arange(len(same)), same)
 
 
-def thinned(y: Array, weight: Array | None, kind: str, most: int, seed: int) -> tuple[Array, Array]:
-    """Some `most` rows of very many, and weights under which they stand for all.
+def thinned(y: Array, weight: Array | None, task: str, most: int, seed: int) -> tuple[Array, Array]:
+    """Draw `most` of very many rows, with weights under which they represent all rows.
 
-    Rows of a rare class are kept as far as they have room in an equal share of `most`; the rows
-    that are drawn of a larger one weigh more for those that were not. The counts of the confusion
-    matrix, and so the metric, are then on average those of all rows.
+    Each class gets an equal share of `most`, and a class that needs less leaves the rest to the
+    others. The drawn rows of a class weigh as much as all its rows, so that the expected counts of
+    the confusion matrix are those of all rows.
 
     >>> y = np.repeat([0.0, 1.0], [990, 10])[:, None]
     >>> rows, weight = thinned(y, None, "binary", 100, seed=0)
@@ -61,7 +62,7 @@ def thinned(y: Array, weight: Array | None, kind: str, most: int, seed: int) -> 
     (100, 10.0, 1000.0)
     """
     weight = np.ones(len(y)) if weight is None else weight
-    stratum = _strata(y, kind)
+    stratum = _strata(y, task)
     sizes, keep, room = np.bincount(stratum), np.zeros(stratum.max() + 1, dtype=int), most
     for left, k in enumerate(np.argsort(sizes)):
         keep[k] = min(sizes[k], room // (len(sizes) - left))
@@ -78,11 +79,11 @@ def thinned(y: Array, weight: Array | None, kind: str, most: int, seed: int) -> 
     return rows, weight[rows]
 
 
-def _strata(y: Array, kind: str) -> Array:
-    """What is spread evenly: the class, or for several labels the rarest one of a row."""
-    if kind == "binary":
+def _strata(y: Array, task: str) -> Array:
+    """The class of each row; for several labels, its rarest label."""
+    if task == "binary":
         return y[:, 0].astype(int)
-    if kind == "multiclass":
+    if task == "multiclass":
         return y.argmax(axis=1)
     rarest_first = np.argsort(y.sum(axis=0), kind="stable")
     ordered = y[:, rarest_first]

@@ -1,8 +1,8 @@
 """Feed-forward networks in NumPy: several members of one shape, trained side by side.
 
 `layers` is a list of weights `(members, inputs, outputs)` and biases `(members, 1, outputs)` in
-turn; without hidden layers it is one linear model per member. All members see the same rows, so
-the first layer, where most of the work is, is one matrix product for all of them.
+turn; without hidden layers it is one linear model per member. All members have the same input, so
+the first layer, which is most of the work, is one matrix product for all of them.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ def new_layers(sizes: Sequence[int], members: int, rng: np.random.Generator) -> 
 
 
 def forward(layers: Layers, X: Array, values: list[Array] | None = None) -> list[Array]:
-    """What each layer gives, `(members, rows, outputs)`; the last are the logits.
+    """The output of each layer, `(members, rows, outputs)`; the last are the logits.
 
-    `values` of an earlier call with the same shapes are written over: fresh memory at every step
-    would cost more than the arithmetic. In memory the rows come first, then the members.
+    `values` of an earlier call with the same shapes are overwritten, because new memory at every
+    step would cost more than the arithmetic. In memory the rows come first, then the members.
     """
     members, rows = len(layers[0]), len(X)
     if values is None:
@@ -55,7 +55,7 @@ def _side_by_side(x: Array) -> Array:
 
 
 def backward(layers: Layers, X: Array, values: list[Array], gradient: Array) -> Layers:
-    """The gradient by every layer, from that by the logits; uses up the values of hidden layers."""
+    """The gradients of all layers from that of the logits; overwrites the hidden `values`."""
     members, inputs, outputs = layers[0].shape
     found: Layers = []
     for k in range(len(values) - 1, 0, -1):
@@ -78,7 +78,7 @@ class Adam:
         self.steps = 0
 
     def step(self, gradients: Layers) -> None:
-        """Go one step down."""
+        """Make one step of descent."""
         self.steps += 1
         of_first, of_second = 1 - 0.9**self.steps, 1 - 0.999**self.steps
         for k, (layer, gradient) in enumerate(zip(self.layers, gradients, strict=True)):

@@ -1,11 +1,11 @@
-"""The report: one self-contained HTML page per result, for those who did not fit the model.
+"""The report: one self-contained HTML page per result, for readers who did not fit the model.
 
-It needs no network, no script and no font of its own; the pictures are SVG in the colours of the
-page, so that they follow a dark screen and print black on white.
+The page needs no network, no script and no font. Its pictures are SVG in the colours of the page,
+so that they follow a dark screen and print dark on white.
 """
 
 try:
-    import jinja2 as _jinja2  # noqa: F401  # for the hint below; the rooms import it themselves
+    import jinja2 as _jinja2  # noqa: F401  # for the error below; the modules import it themselves
     import sklearn as _sklearn  # noqa: F401
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(

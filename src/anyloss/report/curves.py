@@ -1,4 +1,4 @@
-"""The curves of the report: exact, then thinned to what a picture can show."""
+"""The curves of the report: computed exactly, then thinned to what a picture can show."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MOST_POINTS = 300
 
 
 class Curve(NamedTuple):
-    """Points in order, and one number that sums them up."""
+    """The points of a curve, and one number that summarises them."""
 
     x: Array
     y: Array
@@ -29,10 +29,11 @@ class Curve(NamedTuple):
 
 
 def thin(x: Array, y: Array, most: int = MOST_POINTS) -> tuple[Array, Array]:
-    """At most so many of the points, evenly spaced along the way: the ends and the shape stay.
+    """At most `most` of the points, evenly spaced along the curve, with both ends.
 
-    No point that is left out is further from one that stays than a step of the way, counted in
-    the extent of the picture; points that are not finite are dropped.
+    A point that is left out is at most about `1 / most` of the length of the curve away from one
+    that is kept; lengths are relative to the extent of the picture. Points that are not finite are
+    dropped.
 
     >>> thin(np.arange(6.0), np.zeros(6), most=3)
     (array([0., 2., 5.]), array([0., 0., 0.]))
@@ -42,14 +43,14 @@ def thin(x: Array, y: Array, most: int = MOST_POINTS) -> tuple[Array, Array]:
     x, y = x[finite], y[finite]
     if len(x) <= most:
         return x, y
-    way = sum(np.abs(np.diff(v)) / (np.ptp(v) or 1.0) for v in (x, y))
-    way = np.append(0.0, np.cumsum(way))
-    kept = np.unique(np.searchsorted(way, np.linspace(0, way[-1], most), side="right") - 1)
+    steps = sum(np.abs(np.diff(v)) / (np.ptp(v) or 1.0) for v in (x, y))
+    length = np.append(0.0, np.cumsum(steps))
+    kept = np.unique(np.searchsorted(length, np.linspace(0, length[-1], most), side="right") - 1)
     return x[kept], y[kept]
 
 
 def against_threshold(y: Array, p: Array, metric: Metric) -> tuple[Array, Array]:
-    """The metric at every threshold: a value holds from its threshold to the next one.
+    """The metric at every threshold; a value applies from its threshold to the next one.
 
     >>> import anyloss
     >>> against_threshold(np.array([0, 1]), np.array([0.25, 0.75]), anyloss.metric("precision"))
@@ -61,18 +62,18 @@ def against_threshold(y: Array, p: Array, metric: Metric) -> tuple[Array, Array]
 
 
 def roc(y: Array, p: Array) -> Curve:
-    """Recall against the share of false alarms, and the area under it."""
-    false_alarms, recall, _ = roc_curve(y, p)
-    return Curve(*thin(false_alarms, recall), float(roc_auc_score(y, p)))
+    """The recall against the false positive rate, and the area under the curve."""
+    false_positive_rate, recall, _ = roc_curve(y, p)
+    return Curve(*thin(false_positive_rate, recall), float(roc_auc_score(y, p)))
 
 
 def precision_recall(y: Array, p: Array) -> Curve:
-    """Precision against recall, and the average precision."""
+    """The precision against the recall, and the average precision."""
     precision, recall, _ = precision_recall_curve(y, p)
     return Curve(*thin(recall[::-1], precision[::-1]), float(average_precision_score(y, p)))
 
 
 def calibration(y: Array, p: Array) -> Curve:
-    """The share of positives among rows with like votes, and the mean gap between the two."""
-    share, vote = calibration_curve(y, p, n_bins=10, strategy="quantile")
-    return Curve(vote, share, float(np.abs(share - vote).mean()))
+    """The share of positives in ten bins of the decision value, and their mean distance."""
+    share, value = calibration_curve(y, p, n_bins=10, strategy="quantile")
+    return Curve(value, share, float(np.abs(share - value).mean()))

@@ -1,7 +1,7 @@
-"""Small pictures as SVG elements: axes, lines, dots, bars. Colours come from the page's styles.
+"""Small pictures as SVG elements: axes, lines, dots, bars. The style sheet sets their colours.
 
-Elements are built by the standard library's XML tree, so what is drawn is well-formed and every
-name is escaped. Own code: matplotlib's pictures fix their colours and are several times as large.
+The elements are built with the standard library's XML tree, so that they are well-formed and every
+name is escaped. Matplotlib is not used: its SVG has fixed colours and is several times as large.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ROW_WIDTH, MIDDLE = 300, 11
 
 
 class Axis(NamedTuple):
-    """What is measured, from where to where."""
+    """The label and the range of an axis."""
 
     label: str
     low: float = 0.0
@@ -30,14 +30,14 @@ class Axis(NamedTuple):
 
     @classmethod
     def around(cls, label: str, values: Iterable[float]) -> Axis:
-        """An axis that holds all values, with a little room."""
+        """An axis that contains all values, with a small margin."""
         low, high = extent(values)
-        room = 0.06 * (high - low) or 0.5
-        return cls(label, low - room, high + room)
+        margin = 0.06 * (high - low) or 0.5
+        return cls(label, low - margin, high + margin)
 
     @classmethod
     def of_scores(cls, label: str, values: Iterable[float]) -> Axis:
-        """From 0 to 1 where the scores are shares, as most metrics are; else around them.
+        """An axis from 0 to 1 if all scores are within it, otherwise around the scores.
 
         >>> Axis.of_scores("F1", [0.2, 0.9]), Axis.of_scores("profit", [-10, 40])
         (Axis(label='F1', low=0.0, high=1.0), Axis(label='profit', low=-13.0, high=43.0))
@@ -46,11 +46,11 @@ class Axis(NamedTuple):
         return cls(label) if low >= 0 and high <= 1 else cls.around(label, (low, high))
 
     def share(self, value: float) -> float:
-        """How far along the axis a value stands."""
+        """The position of a value along the axis, from 0 to 1."""
         return (value - self.low) / (self.high - self.low)
 
     def ticks(self) -> list[tuple[float, str]]:
-        """Round values along the axis, about five, and their labels.
+        """About five round values along the axis, and their labels.
 
         >>> [label for _, label in Axis("x", -0.02, 0.11).ticks()]
         ['0.00', '0.05', '0.10']
@@ -64,7 +64,7 @@ class Axis(NamedTuple):
 
 
 def extent(values: Iterable[float]) -> tuple[float, float]:
-    """The least and the greatest of the values that are finite."""
+    """The smallest and the largest finite value."""
     finite = [float(x) for x in values if math.isfinite(x)] or [0.0, 1.0]
     return min(finite), max(finite)
 
@@ -97,7 +97,7 @@ class Plot:
         return HEIGHT - BOTTOM - self.y.share(value) * (HEIGHT - TOP - BOTTOM)
 
     def line(self, x: Array, y: Array, style: str, steps: bool = False, legend: str = "") -> None:
-        """A line through points; with `steps` each value holds until the next point."""
+        """Draw a line through points; with `steps`, each value applies until the next point."""
         points = [(self._across(a), self._down(b)) for a, b in zip(x, y, strict=True)]
         if not points:
             return
@@ -111,17 +111,17 @@ class Plot:
             self._legend_at += 40 + LETTER * len(legend)
 
     def guide(self, start: tuple[float, float], end: tuple[float, float]) -> None:
-        """A thin dashed line to compare with."""
+        """Draw a thin dashed line for comparison."""
         (x1, y1), (x2, y2) = ((self._across(a), self._down(b)) for a, b in (start, end))
         _add(self.root, "line", "guide", x1=x1, x2=x2, y1=y1, y2=y2)
 
     def dots(self, x: Array, y: Array, style: str) -> None:
-        """A dot per point."""
+        """Draw one dot per point."""
         for a, b in zip(x, y, strict=True):
             _add(self.root, "circle", f"dot {style}", cx=self._across(a), cy=self._down(b), r=3.5)
 
     def chosen(self, x: float, y: float, label: str, interval: Sequence[float] = ()) -> None:
-        """The point the model stands for, with its interval up and down."""
+        """Draw the point of the model's threshold, with its interval as a vertical line."""
         across, down = self._across(x), self._down(y)
         ends = [self._down(value) for value in interval if math.isfinite(value)] or [down]
         _add(self.root, "line", "whisker chosen", x1=across, x2=across, y1=max(ends), y2=min(ends))
@@ -133,14 +133,14 @@ class Plot:
         )  # fmt: skip
 
     def markup(self) -> Markup:
-        """The picture, to stand in the page; without a legend it needs no room for one."""
+        """The picture for the page; the space of the legend is cut off if there is none."""
         if self._legend_at == self.left:
             self.root.set("viewBox", f"0 {LEGEND} {WIDTH} {HEIGHT - LEGEND}")
         return _markup(self.root)
 
 
 def interval_row(value: float, interval: tuple[float, float], axis: Axis, title: str) -> Markup:
-    """A dot with its interval and a line at zero, as high as a line of text."""
+    """A dot with its interval and a line at zero, of the height of a line of text."""
     root = _row(axis, title)
     if math.isfinite(value):
         low, high = (_along(axis, x if math.isfinite(x) else value) for x in interval)
@@ -150,7 +150,7 @@ def interval_row(value: float, interval: tuple[float, float], axis: Axis, title:
 
 
 def bar_row(value: float, deviation: float, axis: Axis, title: str) -> Markup:
-    """A bar from zero with its deviation, as high as a line of text."""
+    """A bar from zero with its deviation, of the height of a line of text."""
     root = _row(axis, title)
     start, end = sorted((_along(axis, 0), _along(axis, value)))
     _add(root, "rect", "bar", x=start, y=MIDDLE - 6, width=end - start, height=12)
@@ -183,7 +183,7 @@ def _picture(width: int, height: int, title: str, description: str = "") -> Elem
 def _add(
     parent: ElementTree.Element, tag: str, style: str = "", text: str = "", **at: float | str
 ) -> None:
-    """Add an element; numbers are rounded to a tenth of a pixel."""
+    """Add an element; numbers are rounded to one decimal."""
     given = {key: value if isinstance(value, str) else f"{value:.1f}" for key, value in at.items()}
     child = ElementTree.SubElement(parent, tag, {"class": style, **given} if style else given)
     child.text = text or None

@@ -1,4 +1,4 @@
-"""The page: what the template is given, and where the file goes."""
+"""The HTML page of a result: the values for the template, and the file."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from anyloss._core.outputs import aside
+from anyloss._core.outputs import replacing
 from anyloss.metrics import METRICS, Metric
 from anyloss.metrics import metric as find_metric
 from anyloss.report import curves, pictures, words
@@ -16,7 +16,9 @@ from anyloss.tabular.result import Result
 from anyloss.thresholds import best_threshold
 
 MOST_COLUMNS, MOST_DROPPED = 15, 20
-ALSO = ("precision", "recall", "specificity", "npv", "f1", "balanced_accuracy", "mcc", "accuracy")
+OTHER_METRICS = (
+    "precision", "recall", "specificity", "npv", "f1", "balanced_accuracy", "mcc", "accuracy",
+)  # fmt: skip
 
 _templates = Environment(
     loader=PackageLoader("anyloss.report"),
@@ -36,28 +38,62 @@ _templates.globals.update(of=words.of, percent=words.percent, clear=words.clear)
 
 
 def write(result: Result, path: Path | str) -> Path:
-    """Write the report of a result as one HTML file; it is there whole or not at all.
+    """Write the report of a result as one HTML file.
 
-    See `anyloss.tabular.result.Result` for what a result holds.
+    The file is written to a temporary place and then moved, so that it is never incomplete.
 
-    >>> write(None, "report.pdf")
-    Traceback (most recent call last):
-        ...
-    ValueError: the report is a web page and must end in .html; got 'report.pdf'
+    Args:
+        result (Result): the result of `anyloss.tabular.fit_table`.
+        path (Path or str): the file, which ends in `.html`.
+
+    Returns:
+        Path: the file.
+
+    Raises:
+        ValueError: if the path does not end in `.html` or `.htm`.
+
+    Examples:
+        >>> from sklearn.datasets import load_breast_cancer
+        >>> from anyloss.tabular import fit_table
+        >>> frame = load_breast_cancer(as_frame=True).frame[["mean area", "mean texture", "target"]]
+        >>> result = fit_table(frame, "target", "f1", model="linear")
+        >>> import tempfile
+        >>> write(result, Path(tempfile.mkdtemp()) / "report.html").name
+        'report.html'
     """
     path = Path(path)
     if path.suffix.lower() not in (".html", ".htm"):
-        raise ValueError(f"the report is a web page and must end in .html; got {path.name!r}")
+        raise ValueError(f"the report must be a file that ends in .html; got {path.name!r}")
     text = render(result)
-    with aside(path) as part:
+    with replacing(path) as part:
         part.write_text(text, encoding="utf-8")
     return path
 
 
 def render(result: Result) -> str:
-    """The report of a result as text."""
+    """The report of a result as the text of an HTML page.
+
+    `write` writes it to a file.
+
+    Args:
+        result (Result): the result of `anyloss.tabular.fit_table`.
+
+    Returns:
+        str: the page. It refers to no other file and contains no script.
+
+    Raises:
+        ValueError: if the metric of the result is unknown.
+
+    Examples:
+        >>> from sklearn.datasets import load_breast_cancer
+        >>> from anyloss.tabular import fit_table
+        >>> frame = load_breast_cancer(as_frame=True).frame[["mean area", "mean texture", "target"]]
+        >>> result = fit_table(frame, "target", "f1", model="linear")
+        >>> render(result)[:15]
+        '<!doctype html>'
+    """
     metric = find_metric(result.metric)
-    title, meaning = words.called(metric)
+    title, meaning = words.title_and_meaning(metric)
     best = best_threshold(result.y_test, result.p_test, metric)
     return _templates.get_template("page.html").render(
         result=result,
@@ -71,20 +107,20 @@ def render(result: Result) -> str:
         threshold=pictures.threshold(result, metric, title),
         training=pictures.training(result.curve, title),
         ranking=_ranking(result),
-        rivals=pictures.rivals(result.rivals),
+        baselines=pictures.baselines(result.baselines),
         importances=pictures.importances(result.importances, MOST_COLUMNS),
         dropped=result.facts["dropped"][:MOST_DROPPED],
     )
 
 
 def _other_scores(result: Result, metric: Metric) -> list[tuple[str, str, float]]:
-    """What else teams report, of the same decisions."""
-    others = [find_metric(each) for each in ALSO if METRICS[each] is not metric.function]
-    return [(*words.called(each), each(*result.counts)) for each in others]
+    """The title, the meaning and the value of other usual metrics."""
+    others = [find_metric(x) for x in OTHER_METRICS if METRICS[x] is not metric.function]
+    return [(*words.title_and_meaning(each), each(*result.counts)) for each in others]
 
 
 def _ranking(result: Result) -> dict[str, Any] | None:
-    """The curves of the ranking; they need both classes among the test rows."""
+    """The ranking and calibration curves; None if the test rows have one class only."""
     y, p = result.y_test, result.p_test
     if len(np.unique(y)) < 2:
         return None

@@ -1,24 +1,22 @@
-"""Numbers and names as a reader wants them, and the sentences of the report."""
+"""The format of numbers and names, and the sentences of the report."""
 
 from __future__ import annotations
 
-import inspect
 import math
 import re
 
-from anyloss._core.formula import Formula
 from anyloss.metrics import Metric
-from anyloss.tabular.result import Result, Rival
+from anyloss.tabular.result import Baseline, Result
 from anyloss.thresholds import Threshold
 
 ISOLATE, END = "\u2068", "\u2069"
 MINUS, SPACE, NONE = "\N{MINUS SIGN}", "\N{NO-BREAK SPACE}", "—"
-# What is invisible, turns the direction of the text or cannot be written as UTF-8.
+# Characters that are invisible, change the direction of the text or cannot be written as UTF-8.
 _HIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
 
 
 def plain(text: str, most: int) -> str:
-    """Text from the user's data: in one line, not too long, nothing hidden in it.
+    """Text from the user's data on one line, shortened, without hidden characters.
 
     >>> plain("a\\nb", 9), plain("abcdef", 5), plain("a\\x00b", 9)
     ('a b', 'abcd…', 'a\ufffdb')
@@ -28,17 +26,18 @@ def plain(text: str, most: int) -> str:
 
 
 def name(text: str, most: int = 60) -> str:
-    """A name within a sentence, whatever direction it is read in.
+    """A name within a sentence.
 
-    It stands between Unicode's isolates, so that an Arabic name does not turn the sentence round.
+    It is enclosed in Unicode isolates, so that a name that is read from right to left does not
+    change the direction of the sentence.
     """
     return ISOLATE + plain(text, most) + END
 
 
 def number(x: float, digits: int | None = None, sign: bool = False) -> str:
-    """A number to so many digits, with a true minus; a dash for what is none.
+    """A number with so many decimals and a typographic minus, or a dash if it is not finite.
 
-    Unless told, three digits for what is below 10, as most scores are, and fewer for more.
+    By default it has three decimals below 10, as most scores do, and fewer for larger numbers.
 
     >>> number(0.7114), number(0.05, 2, sign=True), number(-1e-9), number(float("nan"))
     ('0.711', '+0.05', '0.000', '—')
@@ -54,7 +53,7 @@ def number(x: float, digits: int | None = None, sign: bool = False) -> str:
 
 
 def digits_of(interval: tuple[float, float]) -> int:
-    """How many digits of a score its uncertainty leaves.
+    """The number of decimals of a score that its uncertainty justifies.
 
     >>> digits_of((0.66, 0.75)), digits_of((0.971, 0.978)), digits_of((1500, 1600))
     (2, 3, 0)
@@ -75,7 +74,7 @@ def count(x: float) -> str:
 
 
 def percent(part: float, whole: float) -> str:
-    """A share; only what is all or nothing is called 100 % or 0 %.
+    """A share in percent; only exact shares of 0 and 1 are shown as 0 % and 100 %.
 
     >>> percent(71, 100), percent(1, 3000), percent(2999, 3000), percent(0, 0)
     ('71\\xa0%', '0.1\\xa0%', '99.9\\xa0%', '—')
@@ -97,78 +96,80 @@ def of(part: float, whole: float, what: str) -> str:
     return f"{percent(part, whole)} of {what} ({count(part)} of {count(whole)})"
 
 
-def called(metric: Metric) -> tuple[str, str]:
-    """What a metric is called and what it means: the first line of its docstring, or the formula.
+def title_and_meaning(metric: Metric) -> tuple[str, str]:
+    """The title of a metric and its meaning in words, or its formula.
 
     >>> from anyloss import metric
-    >>> called(metric("f1"))
+    >>> title_and_meaning(metric("f1"))
     ('F1', 'the harmonic mean of precision and recall')
-    >>> called(metric("tp / (tp + fn)"))
+    >>> title_and_meaning(metric("tp / (tp + fn)"))
     ('The score', 'tp / (tp + fn)')
     """
-    if isinstance(metric.function, Formula):
-        return "The score", metric.name
-    title, _, meaning = (inspect.getdoc(metric.function) or "").partition("\n")[0].partition(":")
-    return title.partition(",")[0], meaning.strip().partition(". ")[0].rstrip(".")
+    return (metric.title, metric.meaning) if metric.is_named else ("The score", metric.name)
 
 
 def answer(result: Result, title: str) -> str:
-    """The whole report in one sentence."""
+    """The summary of the report in two sentences."""
     tp, fn, fp, _ = result.counts
     rows, digits = len(result.y_test), digits_of(result.interval)
     low, high = (number(x, digits) for x in result.interval)
     goal = f"{name(result.target)} = {name(result.positive)}"
-    found = f"it finds {of(tp, tp + fn, goal)}" if tp + fn else f"none of them is {goal}"
-    alarms = f"is right in {of(tp, tp + fp, 'its alarms')}" if tp + fp else "raises no alarm"
+    recall = f"The model finds {of(tp, tp + fn, f'the rows with {goal}')}"
+    precision = f"{of(tp, tp + fp, 'the positive predictions')} are correct"
     return (
-        f"{title} is {number(result.score, digits)} (95{SPACE}%: {low} to {high}) on {count(rows)} "
-        f"row{'s' if rows != 1 else ''} the model had never seen: {found}"
-        f"{' and ' if tp + fn else '; it '}{alarms}."
+        f"{title} is {number(result.score, digits)} (95{SPACE}% interval: {low} to {high}) on "
+        f"{count(rows)} test row{'s' if rows != 1 else ''} that the model has not seen. "
+        f"{recall if tp + fn else f'No test row has {goal}'}, and "
+        f"{precision if tp + fp else 'the model predicts no row as positive'}."
     )
 
 
-def clear(rival: Rival) -> int:
-    """1 if we are clearly better than a rival, -1 if it is better than us, 0 if neither is clear.
+def clear(baseline: Baseline) -> int:
+    """1 if the model is clearly better than a baseline, -1 if it is clearly worse, otherwise 0.
 
-    >>> clear(Rival("a", 0.7, 0.02, (-0.01, 0.05))), clear(Rival("b", 0.6, 0.1, (0.05, 0.15)))
+    >>> better, same = ((0.05, 0.15), (-0.01, 0.05))
+    >>> clear(Baseline("a", 0.7, 0.02, same)), clear(Baseline("b", 0.6, 0.1, better))
     (0, 1)
     """
-    low, high = rival.interval
+    low, high = baseline.interval
     return int(low > 0) - int(high < 0)
 
 
-def difference(rival: Rival) -> str:
-    """Ours minus theirs, with the interval."""
-    low, high = (number(x, sign=True) for x in rival.interval)
-    return f"{number(rival.difference, sign=True)} (95{SPACE}%: {low} to {high})"
+def difference(baseline: Baseline) -> str:
+    """The score of the model minus that of a baseline, with the interval."""
+    low, high = (number(x, sign=True) for x in baseline.interval)
+    return f"{number(baseline.difference, sign=True)} (95{SPACE}% interval: {low} to {high})"
 
 
 def against_baselines(result: Result) -> str:
-    """What the best baseline means for the reader's choice."""
-    if not result.rivals:
-        return "It was not compared with other ways of training."
-    best = max(result.rivals, key=lambda rival: rival.score)
-    rival = f"{name(best.name)} ({number(best.score)})"
+    """What the best baseline means for the choice of a model."""
+    if not result.baselines:
+        return "The model was not compared with baselines."
+    best = max(result.baselines, key=lambda baseline: baseline.score)
+    title = f"{name(best.name)} ({number(best.score)})"
     gap = f"the difference is {difference(best)}"
     return {
-        1: f"That is clearly better than the best baseline, {rival}: {gap}.",
-        0: f"There is no clear difference from the best baseline, {rival}: {gap}. "
-        "Where that is simpler to run, it is as good a choice.",
-        -1: f"The baseline {rival} is clearly better: {gap}. Use that one here.",
+        1: f"The model is clearly better than the best baseline, {title}: {gap}.",
+        0: f"There is no clear difference from the best baseline, {title}: {gap}. "
+        "If the baseline is simpler to run, it is as good a choice.",
+        -1: f"The baseline {title} is clearly better: {gap}. Use the baseline.",
     }[clear(best)]
 
 
 def hindsight(result: Result, best: Threshold) -> str:
-    """What the best threshold for the test rows themselves says about the one that was chosen."""
+    """How the model's threshold compares with the best threshold for the test rows."""
     if best.score <= result.score:
-        return "In hindsight no threshold would have been better for these rows."
+        return "No other threshold is better on the test rows."
     found = (
-        f"In hindsight the best threshold for these rows is {number(best.threshold)}, with "
-        f"{number(best.score)}: "
+        f"In hindsight, the best threshold for the test rows is {number(best.threshold)}, with a "
+        f"score of {number(best.score)}. "
     )
     if best.score > result.interval[1]:
         return found + (
-            "more than luck explains. The threshold does not suit these rows; look whether they "
-            "differ from those of the training."
+            f"That is above the 95{SPACE}% interval of the score: the threshold of the model does "
+            "not suit the test rows. Check whether they differ from the training rows."
         )
-    return found + "what luck could add, not what to expect of new rows."
+    return found + (
+        f"That is within the 95{SPACE}% interval of the score: the gain may be due to chance, and "
+        "should not be expected on new rows."
+    )

@@ -1,21 +1,23 @@
-"""From a table to a model and what is known about it: the functions behind the command line.
+"""Models of tables: the functions behind the command line.
 
-`fit_table` gives a `Result`, `save` and `load` keep its model in a folder, `predict_table` and
-`compare_table` do what `anyloss predict` and `anyloss compare` do.
+`fit_table` fits a model to a table and evaluates it, `save` and `load` keep the model in a folder,
+`predict_table` predicts the rows of a file, and `compare_table` compares the model with the usual
+methods. `TableEncoder` and `for_tables` bring a data frame to any scikit-learn classifier.
 """
 
-from anyloss.tabular.comparing import compare_table
+from anyloss.tabular.comparing import Comparison, compare_table
 from anyloss.tabular.encoder import TableEncoder, for_tables
 from anyloss.tabular.fitting import fit_table
 from anyloss.tabular.model import TableModel, load, save
 from anyloss.tabular.predicting import predict_table
 from anyloss.tabular.reading import read_table
-from anyloss.tabular.result import Importance, Result, Rival
+from anyloss.tabular.result import Baseline, Importance, Result
 
 __all__ = [
+    "Baseline",
+    "Comparison",
     "Importance",
     "Result",
-    "Rival",
     "TableEncoder",
     "TableModel",
     "compare_table",

@@ -1,4 +1,4 @@
-"""Data frames as they come from a CSV file, made ready for a classifier of numbers."""
+"""`TableEncoder`: a data frame of numbers and text as a matrix of numbers."""
 
 from __future__ import annotations
 
@@ -14,62 +14,58 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from anyloss._core.backend import Array
+from anyloss.tabular.columns import as_frame, listed, refuse_dates_and_identifiers, values_of
 
-# What pandas.api.types.infer_dtype calls a column.
-_NUMBERS = {"boolean", "integer", "floating", "mixed-integer-float", "decimal"}
-_DATES = {"date", "datetime", "datetime64", "timedelta", "timedelta64", "time", "period"}
-
-_MONTH, _DAY = "(0?[1-9]|1[0-2])", "(0?[1-9]|[12][0-9]|3[01])"
-_TIME = r"[T ][0-9]{1,2}:[0-9]{2}(:[0-9]{2}([.,][0-9]+)?)? ?(Z|[+-][0-9]{2}(:?[0-9]{2})?)?"
-_DATE = (
-    rf"\s*([0-9]{{4}}-{_MONTH}-{_DAY}|[0-9]{{4}}/{_MONTH}/{_DAY}|{_DAY}\.{_MONTH}\.[0-9]{{4}}"
-    rf"|[0-9]{{1,2}}/[0-9]{{1,2}}/[0-9]{{4}})"
-    rf"({_TIME})?\s*"
-)
-
-RARE = "infrequent_sklearn"  # the name scikit-learn's OneHotEncoder gives the column
+RARE = "infrequent_sklearn"  # the name that scikit-learn's OneHotEncoder gives this column
 
 
 class Numbers(NamedTuple):
-    """What is kept of a column of numbers: what fills a gap, and whether there were any."""
+    """The encoding of a column of numbers."""
 
-    median: float
-    gaps: bool
+    median: float  # replaces missing values
+    gaps: bool  # whether `fit` saw missing values
 
 
 class Texts(NamedTuple):
-    """What is kept of a column of text: values with a column of their own, one for the others.
+    """The encoding of a column of text."""
 
-    A gap is a value too, None.
-    """
-
-    values: tuple[str | None, ...]
-    rare: bool
+    values: tuple[str | None, ...]  # those with a column of their own; None is a missing value
+    rare: bool  # whether all other values share one more column
 
 
 class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Turn a data frame of numbers, booleans and text, with gaps, into a matrix of numbers.
+    """Encode a data frame of numbers, booleans and text as a matrix of numbers.
 
-    Numbers and booleans: gaps take the median, and a column `missingindicator_<name>` says where
-    they were, if there were any in `fit`. Text and categories: a column `<name>=<value>` of 0 and 1
-    for each value, a gap being a value too; the rarest values share a column where there are more
-    than `max_categories`. A value not seen in `fit` goes to that column, or is 0 in all of them.
+    Numbers and booleans keep their value. A missing value is replaced by the median, and a column
+    `missingindicator_<name>` marks it, if there were missing values in `fit`. Text and categories
+    are one-hot encoded: one column `<name>=<value>` of 0 and 1 per value, where a missing value
+    counts as a value. A column with `max_categories` values or more gets `max_categories` columns,
+    the last of which is shared by the rarest values. A value that `fit` has not seen is treated as
+    a rare one; if there is no such column, it is 0 in all columns.
 
-    Columns with one value only, or none, are dropped. Dates, identifiers, free text, infinite
-    numbers and mixed columns are errors that name the column and say what to do with it.
+    Columns that are constant or empty are dropped. Dates, identifiers, free text, infinite numbers
+    and columns of mixed types raise an error that names the column and what to do about it.
+
+    Fitted attributes: `dropped_` (the names of the dropped columns), `columns_` (the encoding of
+    each other column, numbers first), `feature_names_in_` and `n_features_in_`.
 
     Args:
-        max_categories: columns per text column at most; None for no limit.
+        max_categories (int or None): the largest number of encoded columns per text column; None
+            for no limit. Default: 20.
 
-    After `fit`: `dropped_` (names), `columns_` (what is kept of each other column, numbers first),
-    `feature_names_in_`, `n_features_in_`. `to_json` tells all that, `from_json` rebuilds it.
+    Raises:
+        ValueError: in `fit`, if `max_categories` is below 2, or if a column cannot be encoded.
+        TypeError: in `fit` and `transform`, if the table is neither a data frame nor an array of
+            numbers.
 
-    >>> frame = pd.DataFrame({"age": [30, None, 50], "city": ["Rome", "Oslo", "Rome"]})
-    >>> encoder = TableEncoder().fit(frame)
-    >>> encoder.get_feature_names_out().tolist()
-    ['age', 'missingindicator_age', 'city=Oslo', 'city=Rome']
-    >>> encoder.transform(frame).tolist()
-    [[30.0, 0.0, 0.0, 1.0], [40.0, 1.0, 1.0, 0.0], [50.0, 0.0, 0.0, 1.0]]
+    Examples:
+        >>> import pandas as pd
+        >>> frame = pd.DataFrame({"age": [30, None, 50], "city": ["Rome", "Oslo", "Rome"]})
+        >>> encoder = TableEncoder().fit(frame)
+        >>> encoder.get_feature_names_out().tolist()
+        ['age', 'missingindicator_age', 'city=Oslo', 'city=Rome']
+        >>> encoder.transform(frame).tolist()
+        [[30.0, 0.0, 0.0, 1.0], [40.0, 1.0, 1.0, 0.0], [50.0, 0.0, 0.0, 1.0]]
     """
 
     def __init__(self, *, max_categories: int | None = 20) -> None:
@@ -81,17 +77,27 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Learn medians and categories from the rows of `X`; `y` is not used."""
+        """Learn the medians and the categories of the columns.
+
+        Args:
+            X (DataFrame or array): the training rows, of shape (n_samples, n_columns).
+            y (None): ignored; for pipelines.
+
+        Returns:
+            TableEncoder: the encoder itself.
+        """
         most = self.max_categories
         if most is not None and (not isinstance(most, Integral) or most < 2):
-            raise ValueError(f"max_categories must be an integer from 2 on, or None; got {most!r}")
-        frame, found = _frame(X), dict[str, Numbers | Texts]()
+            raise ValueError(
+                f"max_categories must be an integer of at least 2, or None; got {most!r}"
+            )
+        frame, found = as_frame(X), dict[str, Numbers | Texts]()
         for name, series in frame.items():
-            values = _plain(name, series)
+            values = values_of(name, series)
             gaps = pd.isna(values)
             present = values[~gaps]
             if values.dtype == object:
-                _refuse_dates_and_identifiers(name, pd.Series(present, dtype=object))
+                refuse_dates_and_identifiers(name, pd.Series(present, dtype=object))
             if not len(present) or not (gaps.any() or (present != present[0]).any()):
                 continue
             if values.dtype == object:
@@ -100,8 +106,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 found[name] = Numbers(float(np.median(present)), bool(gaps.any()))
         if not found:
             raise ValueError(
-                f"expected a column with two values or more; all of {some(frame)} are constant or "
-                f"missing in {len(frame)} rows: give more rows or other columns"
+                f"expected a column with two different values; all of {listed(frame)} are constant "
+                f"or empty in {len(frame)} rows: provide more rows or other columns"
             )
         return self._keep(list(frame), found)
 
@@ -116,15 +122,22 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def transform(self, X: Any) -> Array:
-        """The rows of `X` as a matrix of float64 without gaps; columns are found by name."""
+        """Encode the rows of a table; columns are matched by name, and further ones are ignored.
+
+        Args:
+            X (DataFrame or array): the rows, of shape (n_samples, n_columns).
+
+        Returns:
+            array: float64 without missing values, of shape (n_samples, n_encoded_columns).
+        """
         check_is_fitted(self)
-        frame = _frame(X)
+        frame = as_frame(X)
         missing = [name for name in self.feature_names_in_ if name not in frame]
-        missing = [name for name in missing if name in self.columns_]  # a dropped one may be gone
+        missing = [name for name in missing if name in self.columns_]  # a dropped one may be absent
         if missing:
             raise ValueError(
-                f"expected the columns of fit; {some(missing)} not found among {some(frame)}: "
-                "add or rename columns (values may be missing)"
+                f"expected the columns of fit; {listed(missing)} not found among {listed(frame)}: "
+                "add or rename columns (their values may be missing)"
             )
         if isinstance(X, np.ndarray) and X.shape[1] != self.n_features_in_:
             raise ValueError(
@@ -136,7 +149,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         for k, (name, _) in enumerate(outputs):
             places.setdefault(name, []).append(k)
         for name, kept in self.columns_.items():
-            values = _plain(name, frame[name])
+            values = values_of(name, frame[name])
             _check_kind(name, values, kept, frame[name])
             if isinstance(kept, Numbers):
                 _write_numbers(values, kept, encoded, places[name])
@@ -145,9 +158,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return encoded
 
     def _outputs(self) -> Iterator[tuple[str, str]]:
-        """For each column that `transform` returns: the column it is made of, and its name.
+        """For each encoded column, the name of its source column and its own name.
 
-        A name that is taken already ("a=b" with value "c" and "a" with value "b=c") is numbered.
+        A second column of the same name ("a=b" with value "c" and "a" with value "b=c") gets a
+        number.
         """
         taken: set[str] = set()
         for source, name in self._named():
@@ -168,30 +182,46 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                     yield name, f"{name}={RARE}"
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
-        """The names of the columns that `transform` returns."""
+        """The names of the encoded columns.
+
+        Args:
+            input_features (array of str, optional): ignored, except that it must equal
+                `feature_names_in_`.
+
+        Returns:
+            array of str: one name per column that `transform` returns.
+        """
         check_is_fitted(self)
         _check_feature_names_in(self, input_features)
         return np.array([name for _, name in self._outputs()], dtype=object)
 
     def sources(self) -> Array:
-        """The name of the column that each column of `transform` is made of.
+        """The name of the source column of each encoded column.
 
-        >>> frame = pd.DataFrame({"age": [30, None, 50], "city": ["Rome", "Oslo", "Rome"]})
-        >>> TableEncoder().fit(frame).sources().tolist()
-        ['age', 'age', 'city', 'city']
+        Returns:
+            array of str: one name per column that `transform` returns.
+
+        Examples:
+            >>> frame = pd.DataFrame({"age": [30, None, 50], "city": ["Rome", "Oslo", "Rome"]})
+            >>> TableEncoder().fit(frame).sources().tolist()
+            ['age', 'age', 'city', 'city']
         """
         check_is_fitted(self)
         return np.array([source for source, _ in self._outputs()], dtype=object)
 
     def to_json(self) -> dict[str, Any]:
-        """All that `fit` has learned, in what JSON can hold.
+        """The fitted encoder as a dictionary that JSON can hold; see `from_json`.
 
-        >>> frame = pd.DataFrame({"age": [30, None, 50], "city": ["Rome", "Oslo", "Rome"]})
-        >>> stored = TableEncoder().fit(frame).to_json()
-        >>> stored["columns"]
-        {'age': {'median': 40.0, 'gaps': True}, 'city': {'values': ['Oslo', 'Rome'], 'rare': False}}
-        >>> TableEncoder.from_json(stored).transform(frame)[1].tolist()
-        [40.0, 1.0, 1.0, 0.0]
+        Returns:
+            dict: the parameter, the names of the columns and their encodings.
+
+        Examples:
+            >>> frame = pd.DataFrame({"age": [30, None, 50], "city": ["Rome", "Oslo", "Rome"]})
+            >>> stored = TableEncoder().fit(frame).to_json()
+            >>> stored["columns"]["city"]
+            {'values': ['Oslo', 'Rome'], 'rare': False}
+            >>> TableEncoder.from_json(stored).transform(frame)[1].tolist()
+            [40.0, 1.0, 1.0, 0.0]
         """
         check_is_fitted(self)
         columns = {name: kept._asdict() for name, kept in self.columns_.items()}
@@ -202,7 +232,14 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def from_json(cls, stored: dict[str, Any]) -> Self:
-        """The encoder that `to_json` was called of."""
+        """The encoder that `to_json` has stored.
+
+        Args:
+            stored (dict): the result of `to_json`.
+
+        Returns:
+            TableEncoder: a fitted encoder.
+        """
         found: dict[str, Numbers | Texts] = {
             name: Numbers(float(kept["median"]), bool(kept["gaps"]))
             if "median" in kept
@@ -213,22 +250,38 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def for_tables(classifier: Any, **encoder_parameters: Any) -> Pipeline:
-    """A pipeline of `TableEncoder(**encoder_parameters)` and the classifier, to fit data frames.
+    """Combine a classifier with a `TableEncoder`, so that it can be fitted to data frames.
 
-    >>> from sklearn.linear_model import LogisticRegression
-    >>> frame = pd.DataFrame({"age": [30, None, 50, 20], "city": ["Rome", "Oslo", "Rome", "Oslo"]})
-    >>> model = for_tables(LogisticRegression()).fit(frame, [1, 0, 1, 0])
-    >>> model.predict(pd.DataFrame({"city": ["Rome", "Oslo"], "age": [40, None]})).tolist()
-    [1, 0]
+    The columns of the data frames may hold numbers, booleans, text and missing values.
+
+    Args:
+        classifier (estimator): a scikit-learn classifier of numbers.
+        **encoder_parameters (object): the parameters of `TableEncoder`, such as
+            `max_categories=50`.
+
+    Returns:
+        Pipeline: `make_pipeline(TableEncoder(**encoder_parameters), classifier)`.
+
+    Raises:
+        TypeError: if a parameter is not one of `TableEncoder`.
+
+    Examples:
+        >>> import pandas as pd
+        >>> from sklearn.linear_model import LogisticRegression
+        >>> cities = ["Rome", "Oslo", "Rome", "Oslo"]
+        >>> frame = pd.DataFrame({"age": [30, None, 50, 20], "city": cities})
+        >>> model = for_tables(LogisticRegression()).fit(frame, [1, 0, 1, 0])
+        >>> model.predict(pd.DataFrame({"city": ["Rome", "Oslo"], "age": [40, None]})).tolist()
+        [1, 0]
     """
     return make_pipeline(TableEncoder(**encoder_parameters), classifier)
 
 
 def _texts(present: Array, gaps: int, most: int | None) -> Texts:
-    """The most frequent values in the order of the alphabet, a gap last.
+    """The most frequent values in alphabetical order, a missing value last.
 
-    As in scikit-learn's OneHotEncoder, the last of `most` columns is for all others, unless all
-    fit in before it; of equally frequent values the later ones stay.
+    As in scikit-learn's OneHotEncoder, the last of `most` columns is for all other values, unless
+    there are fewer values than columns; among equally frequent values the later ones are kept.
     """
     sizes = pd.Series(present, dtype=object).value_counts().to_dict()
     known: list[str | None] = sorted(sizes)
@@ -246,7 +299,8 @@ def _check_kind(name: str, values: Array, kept: Numbers | Texts, given: Any) -> 
     if (values.dtype == np.float64) != numbers and not pd.isna(values).all():
         raise ValueError(
             f"column {name!r}: expected {'numbers' if numbers else 'text'}, as in fit; got dtype "
-            f"{given.dtype}, such as {given.dropna().iloc[0]!r}: read or convert it as for fit"
+            f"{given.dtype}, such as {given.dropna().iloc[0]!r}: read or convert the column as for "
+            "fit"
         )
 
 
@@ -258,7 +312,7 @@ def _write_numbers(values: Array, kept: Numbers, encoded: Array, places: list[in
 
 
 def _write_texts(values: Array, kept: Texts, encoded: Array, places: list[int]) -> None:
-    """A 1 in the column of each value; what has none goes to the column of rare values, if any."""
+    """Write a 1 in the column of each value, or in that of the rare values, if there is one."""
     known = [value for value in kept.values if value is not None]
     at = pd.Index(known, dtype=object).get_indexer_for(values)
     if None in kept.values:
@@ -267,110 +321,3 @@ def _write_texts(values: Array, kept: Texts, encoded: Array, places: list[int]) 
         at[at < 0] = len(kept.values)
     rows = np.flatnonzero(at >= 0)
     encoded[rows, np.array(places)[at[rows]]] = 1.0
-
-
-def _frame(X: Any) -> Any:
-    """`X` as a data frame with distinct names of type `str`, or an error."""
-    if isinstance(X, pd.DataFrame):
-        frame = X.set_axis([str(name) for name in X.columns], axis=1)
-    elif isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "biuf":
-        frame = pd.DataFrame(X, columns=[f"x{i}" for i in range(X.shape[1])])
-    else:
-        detail = f" of {X.dtype}, shape {X.shape}" if isinstance(X, np.ndarray) else ""
-        raise TypeError(
-            "expected a pandas DataFrame or a NumPy array of numbers with rows and columns; got "
-            f"{type(X).__name__}{detail}: convert it with pandas.DataFrame(...)"
-        )
-    if 0 in frame.shape:
-        raise ValueError(
-            f"expected rows and columns; got {frame.shape[0]} rows and {frame.shape[1]} columns: "
-            "check how the table was read"
-        )
-    if not frame.columns.is_unique:
-        twice = frame.columns[frame.columns.duplicated()].unique()
-        raise ValueError(f"expected distinct column names; got {some(twice)} twice: rename or drop")
-    return frame
-
-
-def _plain(name: str, series: Any) -> Array:
-    """A column as float64 or as `str` objects, with NaN for gaps."""
-    if isinstance(series.dtype, np.dtype) and series.dtype.kind in "biuf":
-        values: Array = series.to_numpy(np.float64)
-    else:
-        values = _unpacked(name, series)
-    if values.dtype == np.float64 and (infinite := np.isinf(values).sum()):
-        raise ValueError(
-            f"column {name!r}: expected finite numbers; got {infinite} infinite: replace them by a "
-            "large number, or by NaN for missing"
-        )
-    return values
-
-
-def _unpacked(name: str, series: Any) -> Array:
-    """The same for a column whose values have to be looked at."""
-    present = series.dropna()
-    inferred = pd.api.types.infer_dtype(present)
-    if present.empty:
-        return np.full(len(series), np.nan)
-    if inferred in _NUMBERS:
-        return np.asarray(series.to_numpy(np.float64, na_value=np.nan))
-    if inferred == "string":
-        return np.asarray(series.to_numpy(object, na_value=np.nan))
-    if inferred == "categorical":
-        texts = np.array([*map(str, series.cat.categories), np.nan], dtype=object)
-        return np.asarray(texts[series.cat.codes])  # the code of a gap is -1
-    if inferred in _DATES:
-        raise _dates_error(name, f"{inferred} values", present.iloc[0])
-    types = sorted({type(value).__name__ for value in present})
-    raise ValueError(
-        f"column {name!r}: expected numbers, booleans or text; got values of {some(types)}: make "
-        "them all numbers (pandas.to_numeric) or all text (astype('string')), or drop the column"
-    )
-
-
-def _refuse_dates_and_identifiers(name: str, texts: Any) -> None:
-    if holds_dates(texts):
-        raise _dates_error(name, "dates as text", texts.iloc[0])
-    if holds_identifiers(texts):
-        raise ValueError(
-            f"column {name!r}: expected text that repeats, as categories do; got {texts.nunique()} "
-            f"distinct values in {len(texts)} rows, such as {texts.iloc[0][:40]!r}. For an "
-            "identifier or free text, drop the column; for numbers, use pandas.to_numeric"
-        )
-
-
-def holds_dates(texts: Any) -> bool:
-    """Whether nine in ten of these texts, without gaps, are dates.
-
-    >>> holds_dates(pd.Series(["2020-01-31", "31.1.2020 10:30"]))
-    True
-    """
-    # A few tell most columns apart; the pattern is slow.
-    return all(len(x) and x.str.fullmatch(_DATE).mean() > 0.9 for x in (texts[:20], texts))
-
-
-def holds_identifiers(texts: Any) -> bool:
-    """Whether these texts, without gaps, are too many and too different to be categories.
-
-    >>> holds_identifiers(pd.Series([f"customer {k}" for k in range(51)]))
-    True
-    """
-    return len(texts) > 50 and texts.nunique() > 0.9 * len(texts)
-
-
-def _dates_error(name: str, what: str, example: Any) -> ValueError:
-    return ValueError(
-        f"column {name!r}: expected numbers, booleans or text; got {what}, such as "
-        f"{str(example)!r}: turn them into numbers (age in days, year, month, weekday), or drop "
-        "the column"
-    )
-
-
-def some(names: Any) -> str:
-    """The names in quotes, ten at most.
-
-    >>> some("ab"), some(range(12))
-    ("'a', 'b'", '0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more')
-    """
-    quoted = [repr(name) for name in names]
-    return ", ".join(quoted[:10]) + (f" and {len(quoted) - 10} more" if len(quoted) > 10 else "")

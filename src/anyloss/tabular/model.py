@@ -1,4 +1,4 @@
-"""A model of a table: the encoder, the classifier, the names of the classes; saved and loaded."""
+"""`TableModel`: an encoder, a classifier and the names of the classes; saving and loading."""
 
 from __future__ import annotations
 
@@ -21,7 +21,29 @@ KIND = "TableModel"
 
 @dataclass(frozen=True)
 class TableModel:
-    """Votes for rows of a table: above 0.5 for the positive class."""
+    """A fitted model that takes the rows of a table.
+
+    `fit_table` makes it (`Result.model`), and `load` reads it from a folder.
+
+    Attributes:
+        encoder (TableEncoder): the fitted encoder of the columns.
+        classifier (estimator): the fitted classifier of encoded rows, with the classes 0 and 1.
+        target (str): the name of the label column.
+        positive (str): the label of the positive class.
+        negative (str): the label of the negative class.
+        id_column (str or None): the column that identifies the rows. It is not a feature.
+
+    Examples:
+        >>> from sklearn.datasets import load_breast_cancer
+        >>> from anyloss.tabular import fit_table
+        >>> frame = load_breast_cancer(as_frame=True).frame[["mean area", "mean texture", "target"]]
+        >>> model = fit_table(frame, "target", "f1", model="linear").model
+        >>> model.columns()
+        ['mean area', 'mean texture']
+        >>> values = model.decision_values(frame[:2])
+        >>> values.shape, model.decide(values).tolist()
+        ((2,), ['0', '0'])
+    """
 
     encoder: TableEncoder
     classifier: Any
@@ -31,33 +53,84 @@ class TableModel:
     id_column: str | None = None
 
     def columns(self, kind: type | None = None) -> list[str]:
-        """The columns it needs, or those of one kind, `Numbers` or `Texts`."""
+        """The names of the columns that the model needs.
+
+        Args:
+            kind (type, optional): `Numbers` or `Texts` of `anyloss.tabular.encoder`, for the
+                columns of that kind only.
+
+        Returns:
+            list of str: the names.
+        """
         kept = self.encoder.columns_
         return [name for name, x in kept.items() if kind is None or isinstance(x, kind)]
 
-    def votes(self, frame: Any, note: Callable[[str], None] = lambda text: None) -> Array:
-        """A number from 0 to 1 for each row; columns are found by name.
+    def decision_values(self, frame: Any, on_warning: Callable[[str], None] | None = None) -> Array:
+        """The mean probability of the ensemble for each row; above 0.5 the decision is positive.
 
-        `note` is told of cells of number columns that are no numbers and count as missing.
+        The values are shifted so that 0.5 is the threshold. They are not calibrated.
+
+        Args:
+            frame (DataFrame): the rows. Columns are matched by name.
+            on_warning (callable, optional): a callback. It receives a text about each column of
+                numbers with cells that are not numbers; these cells are treated as missing.
+
+        Returns:
+            array: numbers from 0 to 1, of shape (n_samples,).
         """
         frame = frame[[x for x in self.columns() if x in frame]].copy(deep=False)
         for text in numbers_in_text(frame, self.columns(Numbers)):
-            note(text)
-        return votes_of(self.classifier, self.encoder.transform(frame))
+            if on_warning is not None:
+                on_warning(text)
+        return decision_values(self.classifier, self.encoder.transform(frame))
 
-    def decide(self, votes: Array) -> Array:
-        """The names of the classes that these votes stand for."""
-        return np.where(votes > 0.5, self.positive, self.negative)
+    def decide(self, values: Array) -> Array:
+        """The labels that follow from decision values.
+
+        Args:
+            values (array): the result of `decision_values`.
+
+        Returns:
+            array of str: `positive` where a value is above 0.5, otherwise `negative`.
+        """
+        return np.where(values > 0.5, self.positive, self.negative)
 
 
-def votes_of(classifier: Any, X: Array) -> Array:
-    """The votes of a classifier of 0 and 1 for rows as the encoder gives them."""
-    votes: Array = classifier.predict_proba(X)[:, 1]
-    return votes
+def decision_values(classifier: Any, X: Array) -> Array:
+    """The decision values of a classifier of 0 and 1 for encoded rows."""
+    values: Array = classifier.predict_proba(X)[:, 1]
+    return values
 
 
-def save(result: Result, path: Path | str, papers: Mapping[str, Writer] | None = None) -> None:
-    """Write the model of a result to a folder, `metrics.json` and other papers beside it."""
+def save(result: Result, path: Path | str, extras: Mapping[str, Writer] | None = None) -> None:
+    """Write the model of a result to a folder, together with its scores.
+
+    The folder holds `model.json` (the columns, the settings and the SHA-256 of each file),
+    `classifier/` and `metrics.json`. It is written to a temporary place and then moved, so that an
+    interrupted call leaves an older model unchanged.
+
+    Args:
+        result (Result): the result of `fit_table`.
+        path (Path or str): the folder. An older model folder is replaced.
+        extras (dict, optional): further files by name, each with a function that writes it to the
+            path that it receives.
+
+    Returns:
+        None
+
+    Raises:
+        ValueError: if the path exists and is not a model folder, or cannot be written.
+
+    Examples:
+        >>> import tempfile
+        >>> from sklearn.datasets import load_breast_cancer
+        >>> from anyloss.tabular import fit_table
+        >>> frame = load_breast_cancer(as_frame=True).frame[["mean area", "mean texture", "target"]]
+        >>> folder = Path(tempfile.mkdtemp()) / "model"
+        >>> save(fit_table(frame, "target", "f1", model="linear"), folder)
+        >>> sorted(path.name for path in folder.iterdir())
+        ['classifier', 'metrics.json', 'model.json']
+    """
     model: TableModel = result.model
     description = {
         "classifier": type(model.classifier).__name__,
@@ -69,40 +142,66 @@ def save(result: Result, path: Path | str, papers: Mapping[str, Writer] | None =
         "metric": result.metric,
         "settings": result.settings,
     }
-    papers = {"metrics.json": lambda file: _write_metrics(result, file), **(papers or {})}
-    save_folder(path, KIND, description, {"classifier": model.classifier.save}, papers)
+    extras = {"metrics.json": lambda file: _write_metrics(result, file), **(extras or {})}
+    save_folder(path, KIND, description, {"classifier": model.classifier.save}, extras)
 
 
 def _write_metrics(result: Result, path: Path) -> None:
-    told = {
+    stored = {
         name: getattr(result, name)
         for name in (
             "model_name", "metric", "target", "positive", "negative", "score", "interval",
             "candidates", "facts", "warnings", "settings",
         )
     }  # fmt: skip
-    told |= {
+    stored |= {
         "counts": dict(vars(result.counts)),
-        "rivals": [asdict(x) for x in result.rivals],
+        "baselines": [asdict(x) for x in result.baselines],
         "importances": [asdict(x) for x in result.importances],
     }
-    path.write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
+    path.write_text(json.dumps(stored, indent=2) + "\n", encoding="utf-8")
 
 
 def load(path: Path | str) -> TableModel:
-    """Read a model folder that `anyloss fit` has written; nothing in it is executed."""
+    """Read the model of a folder that `save` or `anyloss fit` has written.
+
+    Nothing in the folder is executed.
+
+    Args:
+        path (Path or str): the folder.
+
+    Returns:
+        TableModel: the model.
+
+    Raises:
+        ValueError: if the path is not a model folder, or if a file of the model was changed.
+
+    Examples:
+        >>> import tempfile
+        >>> from sklearn.datasets import load_breast_cancer
+        >>> from anyloss.tabular import fit_table
+        >>> frame = load_breast_cancer(as_frame=True).frame[["mean area", "mean texture", "target"]]
+        >>> result = fit_table(frame, "target", "f1", model="linear")
+        >>> folder = Path(tempfile.mkdtemp()) / "model"
+        >>> save(result, folder)
+        >>> model = load(folder)
+        >>> bool((model.decision_values(frame) == result.model.decision_values(frame)).all())
+        True
+    """
     stored = load_description(path, KIND)
     try:
-        kind, folder = _classifier(stored["classifier"]), Path(path) / "classifier"
+        kind, folder = _classifier_type(stored["classifier"]), Path(path) / "classifier"
         return TableModel(
             TableEncoder.from_json(stored["encoder"]), kind.load(folder), stored["target"],
             stored["positive"], stored["negative"], stored["id_column"],
         )  # fmt: skip
     except (KeyError, TypeError) as error:
-        raise ValueError(f"{path} is not a complete model folder: {error!r}") from None
+        raise ValueError(
+            f"{path} is not a complete model folder ({error!r}): fit and save the model again"
+        ) from None
 
 
-def _classifier(name: str) -> Any:
+def _classifier_type(name: str) -> Any:
     if name == "LGBMAnyLossClassifier":
         from anyloss.boosting import LGBMAnyLossClassifier
 

@@ -1,7 +1,8 @@
-"""A model of a table as one ONNX graph, from its columns to class and vote.
+"""The model of a table as one ONNX graph.
 
-Each column is an input of its own, `(rows, 1)`: numbers as double with NaN for a gap, text as
-string with the empty one for a gap. Outputs, `(rows,)`: `label` and `vote`, 0.5 decides.
+Each column is an input of shape `(rows, 1)`: numbers are doubles, with NaN for a missing value, and
+text is a string, with the empty string for a missing value. The outputs have the shape `(rows,)`:
+`label`, and `decision_value`, above 0.5 for the positive class.
 """
 
 from __future__ import annotations
@@ -12,23 +13,24 @@ from typing import Any
 import numpy as np
 
 from anyloss._core.backend import Array
-from anyloss._core.outputs import aside, check_output
+from anyloss._core.outputs import check_output, replacing
 from anyloss.sklearn import AnyLossClassifier
 from anyloss.tabular.encoder import Numbers, Texts
 from anyloss.tabular.model import TableModel
 
-OPSET = 21  # Equal takes strings from 19 on
+OPSET = 21  # Equal takes strings since 19
+LABEL, VALUE = "label", "decision_value"  # the outputs
 
 
 class Graph:
-    """Nodes and constants as they are added."""
+    """A list of nodes and constants that grows."""
 
     def __init__(self) -> None:
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
 
     def add(self, operator: str, *inputs: str, out: str = "", **attributes: Any) -> str:
-        """A node; the name of its one output."""
+        """Add a node, and return the name of its output."""
         from onnx import helper
 
         out = out or f"/{operator}_{len(self.nodes)}"
@@ -36,7 +38,7 @@ class Graph:
         return out
 
     def constant(self, values: Any) -> str:
-        """Numbers, whole numbers or texts that the graph holds; their name."""
+        """Add a constant of numbers or texts, and return its name."""
         from onnx import numpy_helper
 
         name = f"/constant_{len(self.constants)}"
@@ -45,7 +47,7 @@ class Graph:
 
 
 def export(model: TableModel, path: Path | str) -> None:
-    """Write a linear model or a network, with its encoder, as an ONNX file."""
+    """Write a linear model or a network, together with its encoder, as an ONNX file."""
     try:
         import onnx
     except ModuleNotFoundError:
@@ -56,24 +58,24 @@ def export(model: TableModel, path: Path | str) -> None:
     check_output(path, (".onnx",))
     if not isinstance(model.classifier, AnyLossClassifier):
         raise ValueError(
-            "only linear models and networks become ONNX, and this is a model of trees: fit with "
-            "--model linear or mlp, or convert the files in its folder"
+            "only linear models and networks can be exported to ONNX; got a model of trees: fit "
+            "with --model linear or mlp, or convert the library's own files in the model folder"
         )
-    taken = [name for name in ("label", "vote") if name in model.columns()]
+    taken = [name for name in (LABEL, VALUE) if name in model.columns()]
     if taken:
-        raise ValueError(f"the outputs are called label and vote, and so is a column: {taken}")
+        raise ValueError(f"a column must not have the name of an output; got {taken}: rename it")
     graph = Graph()
-    vote = _vote(graph, _encoded(graph, model), model.classifier.layers_)
+    value = _decision_value(graph, _encoded(graph, model), model.classifier.layers_)
     names = (graph.constant(np.array([x], dtype=object)) for x in (model.positive, model.negative))
     half = graph.constant(np.array(0.5))
-    graph.add("Where", graph.add("Greater", vote, half), *names, out="label")
-    whole = _whole(graph, model)
-    with aside(path) as part:
+    graph.add("Where", graph.add("Greater", value, half), *names, out=LABEL)
+    whole = _onnx_model(graph, model)
+    with replacing(path) as part:
         onnx.save(whole, str(part))
 
 
 def _encoded(graph: Graph, model: TableModel) -> str:
-    """The columns as `TableEncoder` writes them: numbers, where they had gaps, texts."""
+    """The encoded columns in the order of `TableEncoder`: numbers, missing indicators, texts."""
     numbers, gaps, texts = list[str](), list[str](), list[str]()
     for name, kept in model.encoder.columns_.items():
         if isinstance(kept, Numbers):
@@ -90,14 +92,14 @@ def _one_hot(graph: Graph, name: str, kept: Texts) -> list[str]:
     values = np.array([["" if value is None else value for value in kept.values]], dtype=object)
     same = graph.add("Equal", name, graph.constant(values))
     found = [graph.add("Cast", same, to=_double())]
-    if kept.rare:  # whatever has no column of its own
+    if kept.rare:  # all values without a column of their own
         total = graph.add("ReduceSum", *found, graph.constant(np.array([1])), keepdims=1)
         found.append(graph.add("Sub", graph.constant([[1.0]]), total))
     return found
 
 
-def _vote(graph: Graph, rows: str, layers: list[Array]) -> str:
-    """The mean probability over the members, as `(rows,)`."""
+def _decision_value(graph: Graph, rows: str, layers: list[Array]) -> str:
+    """The mean probability of the members of the ensemble, of shape `(rows,)`."""
     values = graph.add("Unsqueeze", rows, graph.constant(np.array([0])))
     for k, (weight, bias) in enumerate(zip(layers[::2], layers[1::2], strict=True)):
         values = graph.add("Relu", values) if k else values
@@ -106,7 +108,7 @@ def _vote(graph: Graph, rows: str, layers: list[Array]) -> str:
     mean = graph.add(
         "ReduceMean", graph.add("Sigmoid", values), graph.constant(np.array([0])), keepdims=0
     )
-    return graph.add("Squeeze", mean, graph.constant(np.array([1])), out="vote")
+    return graph.add("Squeeze", mean, graph.constant(np.array([1])), out=VALUE)
 
 
 def _double() -> int:
@@ -115,7 +117,7 @@ def _double() -> int:
     return int(TensorProto.DOUBLE)
 
 
-def _whole(graph: Graph, model: TableModel) -> Any:
+def _onnx_model(graph: Graph, model: TableModel) -> Any:
     from onnx import TensorProto, checker, helper
 
     kinds = {
@@ -124,8 +126,8 @@ def _whole(graph: Graph, model: TableModel) -> Any:
     }
     inputs = [helper.make_tensor_value_info(x, kind, ["rows", 1]) for x, kind in kinds.items()]
     outputs = [
-        helper.make_tensor_value_info("label", TensorProto.STRING, ["rows"]),
-        helper.make_tensor_value_info("vote", TensorProto.DOUBLE, ["rows"]),
+        helper.make_tensor_value_info(LABEL, TensorProto.STRING, ["rows"]),
+        helper.make_tensor_value_info(VALUE, TensorProto.DOUBLE, ["rows"]),
     ]
     body = helper.make_graph(graph.nodes, "anyloss", inputs, outputs, graph.constants)
     whole = helper.make_model(

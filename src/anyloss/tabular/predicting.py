@@ -1,4 +1,4 @@
-"""Predictions for a file of any size: read, decided and written in parts."""
+"""Predictions for a file of any size, which is read and written in parts."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from typing import Any
 
 import pandas as pd
 
-from anyloss._core.outputs import aside, check_output
+from anyloss._core.outputs import check_output, replacing
 from anyloss.tabular.encoder import Texts
 from anyloss.tabular.model import TableModel
 from anyloss.tabular.preparing import check_column
 from anyloss.tabular.reading import read_parts
 
 PART = 50_000  # rows
-DANGEROUS = re.compile(r"[=+\-@\t\r]")  # how a formula of a spreadsheet begins
+PREDICTION, VALUE = "prediction", "decision_value"  # the columns that are written
+DANGEROUS = re.compile(r"[=+\-@\t\r]")  # how a spreadsheet formula starts
 NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?")
 Write = Callable[[Any], None]
 
@@ -32,56 +33,87 @@ def predict_table(
     separator: str | None = None,
     encoding: str | None = None,
     rows: int = PART,
-    tell: Callable[[int], None] = lambda done: None,
-    note: Callable[[str], None] = lambda text: None,
+    on_rows: Callable[[int], None] | None = None,
+    on_warning: Callable[[str], None] | None = None,
 ) -> int:
-    """Write a class and a vote (0.5 decides) for each row of a file; how many rows there were.
+    """Predict the class of each row of a file, and write the predictions to another file.
 
-    Columns are found by name, in any order. Values not seen in fitting, and gaps, are taken as
-    `TableEncoder` takes them. The id column, here or in fitting, comes first in what is written.
-    In a CSV file, text that a spreadsheet would run as a formula is put behind an apostrophe.
+    The output has the columns `prediction` (the label) and `decision_value` (from 0 to 1; above 0.5
+    the prediction is the positive class), after the id column if there is one. The file is read in
+    parts, so that it may be larger than the memory. Columns are matched by name; missing values and
+    values that the fit has not seen are allowed. In a CSV output, text that a spreadsheet would run
+    as a formula gets a leading apostrophe.
 
-    `source` and `out` are CSV or Parquet files; `tell` is told how many rows are done, `note` of
-    cells of number columns that are no numbers and count as missing.
+    Args:
+        model (TableModel): the model, from `load` or `Result.model`.
+        source (Path or str): the CSV or Parquet file with the rows.
+        out (Path or str): the output file, `.csv` or `.parquet`.
+        id_column (str, optional): a column to copy to the output. Default: the id column of the
+            fit, if the file has it.
+        separator (str, optional): the separator of a CSV file. Default: detected.
+        encoding (str, optional): the encoding of a CSV file. Default: detected.
+        rows (int): the number of rows per part. Default: 50,000.
+        on_rows (callable, optional): a callback. It receives the number of finished rows after each
+            part.
+        on_warning (callable, optional): a callback. It receives a text about each column of numbers
+            with cells that are not numbers; these cells are treated as missing.
+
+    Returns:
+        int: the number of rows.
+
+    Raises:
+        ValueError: if a file cannot be read or written, if a column is missing, or if `out` is the
+            source itself.
+
+    Examples:
+        >>> import tempfile
+        >>> from sklearn.datasets import load_breast_cancer
+        >>> from anyloss.tabular import fit_table
+        >>> frame = load_breast_cancer(as_frame=True).frame[["mean area", "mean texture", "target"]]
+        >>> model = fit_table(frame, "target", "f1", model="linear").model
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> frame.to_csv(folder / "new.csv", index=False)
+        >>> predict_table(model, folder / "new.csv", folder / "predictions.csv")
+        569
+        >>> list(pd.read_csv(folder / "predictions.csv"))
+        ['prediction', 'decision_value']
     """
     out = Path(out)
     check_output(out, (".csv", ".parquet"))
     if out.exists() and out.samefile(source):
-        raise ValueError(f"the predictions would replace their own source, {source}: name another")
+        raise ValueError(
+            f"the predictions would overwrite their source {source}; choose another output"
+        )
     options: dict[str, Any] = {"separator": separator, "encoding": encoding}
     there = next(read_parts(source, 1, **options))
     if id_column is not None:
         check_column(id_column, there)
     ids = [x for x in (id_column or model.id_column,) if x is not None and x in there]
-    if taken := [x for x in ids if x in ("prediction", "vote")]:
+    if taken := [x for x in ids if x in (PREDICTION, VALUE)]:
         raise ValueError(
-            f"the id column must not be called {taken[0]!r}, as a column that is written is; "
-            "rename it"
+            f"the id column must not have the name of an output column; got {taken[0]!r}: rename it"
         )
     wanted, texts = [*model.columns(), *ids], [*model.columns(Texts), *ids]
     done = 0
-    with aside(out) as place, _ROWS[out.suffix](place, ids) as write:
+    with replacing(out) as place, _ROWS[out.suffix](place, ids) as write:
         for part in read_parts(source, rows, columns=wanted, texts=texts, names=ids, **options):
-            write(_predicted(model, part, ids, note))
+            values = model.decision_values(part, on_warning)
+            found = {name: part[name].to_numpy() for name in ids}
+            write(pd.DataFrame(found | {PREDICTION: model.decide(values), VALUE: values}))
             done += len(part)
-            tell(done)
+            if on_rows is not None:
+                on_rows(done)
     return done
-
-
-def _predicted(model: TableModel, part: Any, ids: list[str], note: Callable[[str], None]) -> Any:
-    votes = model.votes(part, note)
-    found = {name: part[name].to_numpy() for name in ids}
-    return pd.DataFrame(found | {"prediction": model.decide(votes), "vote": votes})
 
 
 @contextmanager
 def _csv_rows(path: Path, ids: list[str]) -> Iterator[Write]:
     with open(path, "w", encoding="utf-8", newline="") as file:
-        names = [neutral(name) for name in (*ids, "prediction", "vote")]
+        names = [neutral(name) for name in (*ids, PREDICTION, VALUE)]
         csv.writer(file, lineterminator="\n").writerow(names)
 
         def write(rows: Any) -> None:
-            safe = {x: rows[x].map(neutral, na_action="ignore") for x in (*ids, "prediction")}
+            safe = {x: rows[x].map(neutral, na_action="ignore") for x in (*ids, PREDICTION)}
             rows.assign(**safe).to_csv(file, index=False, header=False, lineterminator="\n")
 
         yield write
@@ -92,8 +124,8 @@ def _parquet_rows(path: Path, ids: list[str]) -> Iterator[Write]:
     import pyarrow
     import pyarrow.parquet
 
-    texts = [(name, pyarrow.string()) for name in (*ids, "prediction")]
-    schema = pyarrow.schema([*texts, ("vote", pyarrow.float64())])
+    texts = [(name, pyarrow.string()) for name in (*ids, PREDICTION)]
+    schema = pyarrow.schema([*texts, (VALUE, pyarrow.float64())])
     with pyarrow.parquet.ParquetWriter(path, schema) as file:
         yield lambda rows: file.write_table(pyarrow.Table.from_pandas(rows, schema))
 
@@ -102,7 +134,7 @@ _ROWS = {".csv": _csv_rows, ".parquet": _parquet_rows}
 
 
 def neutral(text: str) -> str:
-    """Text that no spreadsheet takes for a formula; numbers stay as they are.
+    """Text that no spreadsheet reads as a formula; numbers are unchanged.
 
     >>> neutral("=cmd()"), neutral("-5"), neutral("Rome")
     ("'=cmd()", '-5', 'Rome')

@@ -1,7 +1,7 @@
-"""CSV and Parquet files to data frames: encoding and separator are detected, oddities reported.
+"""CSV and Parquet files as data frames; the encoding and the separator are detected.
 
-A file is read whole for fitting and in parts for predicting, by the same rules. Text columns that
-are numbers but for a few cells (`?`, a blank) are numbers with gaps, with a warning.
+A file is read as a whole for fitting and in parts for predicting, by the same rules. A text column
+in which nearly all cells are numbers becomes a column of numbers, with a warning about the others.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import csv
 import gzip
 import io
 import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -20,19 +19,21 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 import pandas as pd
 
+from anyloss.tabular.columns import check_distinct
+
 SEPARATORS = ",;\t|"
-SAMPLE = 1 << 18  # bytes that are looked at for the separator
+SAMPLE = 1 << 18  # bytes that the separator is detected from
 BOMS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
-# What pandas takes for a missing value.
+# The texts that pandas reads as a missing value.
 MISSING = (
     "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN",
     "<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null",
 )  # fmt: skip
-NUMBER_SHARE = 0.9  # of the cells of a text column that make it a column of numbers
+NUMBER_SHARE = 0.9  # a text column with this share of numbers becomes a column of numbers
 
 
 class Form(NamedTuple):
-    """How a CSV file is written, and the names in its first line."""
+    """The format of a CSV file, and the names in its first line."""
 
     encoding: str
     separator: str
@@ -47,15 +48,32 @@ def read_table(
     separator: str | None = None,
     encoding: str | None = None,
 ) -> Any:
-    """A CSV (also `.csv.gz`) or Parquet file as a data frame.
+    """Read a CSV or Parquet file as a data frame.
 
-    Of the column `label` only empty cells are missing: "None" or "NA" may be the name of a class.
+    The encoding (UTF-8, UTF-16 with a byte-order mark, otherwise Latin-1), the separator (comma,
+    semicolon, tab or vertical bar) and a decimal comma are detected.
 
-    >>> import tempfile
-    >>> path = Path(tempfile.mkdtemp()) / "people.csv"
-    >>> _ = path.write_text("name;size\\nAnna;1,5\\nJörg;\\n", encoding="latin-1")
-    >>> read_table(path).to_dict("list")
-    {'name': ['Anna', 'Jörg'], 'size': [1.5, nan]}
+    Args:
+        path (Path or str): the file: `.parquet`, otherwise CSV. A file that ends in `.gz` is
+            decompressed.
+        label (str, optional): the label column. Only its empty cells are missing values, because
+            "None" or "NA" may be the name of a class.
+        separator (str, optional): the separator of a CSV file. Default: detected.
+        encoding (str, optional): the encoding of a CSV file. Default: detected.
+
+    Returns:
+        DataFrame: the table.
+
+    Raises:
+        ValueError: if the file is absent, empty or cannot be read, or if its columns do not have
+            distinct names.
+
+    Examples:
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp()) / "people.csv"
+        >>> _ = path.write_text("name;size\\nAnna;1,5\\nJörg;\\n", encoding="latin-1")
+        >>> read_table(path).to_dict("list")
+        {'name': ['Anna', 'Jörg'], 'size': [1.5, nan]}
     """
     names = [] if label is None else [label]
     (frame,) = read_parts(path, None, names=names, separator=separator, encoding=encoding)
@@ -77,17 +95,13 @@ def read_parts(
     separator: str | None = None,
     encoding: str | None = None,
 ) -> Iterator[Any]:
-    """The same in parts of so many rows, or in one; `columns` limits them, `texts` stay text.
+    """Read a file in parts of so many rows, or as one part if `rows` is None.
 
-    In a CSV file the columns `names` stay text too, and only their empty cells are missing.
+    `columns` are the columns to read (None for all), and the columns `texts` stay text. In a CSV
+    file the columns `names` stay text too, and only their empty cells are missing values.
     """
     path = Path(path)
-    if path.is_dir():
-        raise ValueError(f"expected a CSV or Parquet file; {path} is a folder")
-    if not path.is_file():
-        raise ValueError(f"expected a CSV or Parquet file; {path} is not there")
-    if not path.stat().st_size:
-        raise ValueError(f"{path} is empty: expected a line of names, then rows")
+    _check_file(path)
     if path.suffix == ".parquet":
         yield from _parquet_parts(path, rows, columns, texts)
         return
@@ -111,11 +125,20 @@ def read_parts(
     except (pd.errors.ParserError, UnicodeError) as error:
         raise _unreadable(path, form.encoding, form.separator, error) from None
     if empty:
-        raise ValueError(f"{path} has a line of names and no rows: expected rows below it")
+        raise ValueError(f"{path} has column names but no rows; expected rows below the names")
+
+
+def _check_file(path: Path) -> None:
+    if path.is_dir():
+        raise ValueError(f"expected a CSV or Parquet file; {path} is a folder")
+    if not path.is_file():
+        raise ValueError(f"expected a CSV or Parquet file; {path} does not exist")
+    if not path.stat().st_size:
+        raise ValueError(f"{path} is empty; expected a line of column names, then rows")
 
 
 def find_form(path: Path, separator: str | None = None, encoding: str | None = None) -> Form:
-    """Look at the file for what was not said."""
+    """Detect the format of a CSV file, except what is given."""
     with _open(path) as file:
         sample = file.read(SAMPLE)
     if encoding is None:
@@ -125,7 +148,7 @@ def find_form(path: Path, separator: str | None = None, encoding: str | None = N
             codecs.lookup(encoding)
         except LookupError:
             raise ValueError(
-                f"encoding must be one that Python knows, such as utf-8 or latin-1; got "
+                "encoding must be one that Python knows, such as utf-8 or latin-1; got "
                 f"{encoding!r}"
             ) from None
     if separator is not None and len(separator) != 1:
@@ -134,7 +157,7 @@ def find_form(path: Path, separator: str | None = None, encoding: str | None = N
         text = codecs.getincrementaldecoder(encoding)().decode(sample)
     except UnicodeError as error:
         raise _unreadable(path, encoding, separator, error) from None
-    lines = list(io.StringIO(text, newline=""))  # `splitlines` takes more than line ends for one
+    lines = list(io.StringIO(text, newline=""))  # `splitlines` also splits at other characters
     lines = lines[:-1] if len(sample) == SAMPLE and len(lines) > 1 else lines
     found = separator or _separator(lines)
     rows = _rows(lines, found)
@@ -143,17 +166,17 @@ def find_form(path: Path, separator: str | None = None, encoding: str | None = N
     longest = max(map(len, rows), default=0)
     if longest > len(names):
         raise ValueError(
-            f"{path} has rows of {longest} fields and {len(names)} names (separator {found!r}): "
-            "give every column a name, or the right --separator"
+            f"{path} has rows of {longest} fields but {len(names)} column names (separator "
+            f"{found!r}): name every column, or set the separator (--separator)"
         )
     return Form(encoding, found, decimal, names)
 
 
 def _unreadable(path: Path, encoding: str, separator: str | None, error: Exception) -> ValueError:
-    parted = f" with the separator {separator!r}" if separator else ""
+    split = f" with the separator {separator!r}" if separator else ""
     return ValueError(
-        f"{path} cannot be read as {encoding}{parted}: {str(error).strip()}; name the right ones "
-        "(--encoding, --separator)"
+        f"{path} cannot be read as {encoding}{split}: {str(error).strip()}; set the encoding and "
+        "the separator (--encoding, --separator)"
     )
 
 
@@ -162,15 +185,15 @@ def _open(path: Path) -> BinaryIO:
 
 
 def _encoding(path: Path, sample: bytes) -> str:
-    """By its mark, else UTF-8 if all of it is, else Latin-1; what is no text is refused."""
+    """The encoding of a byte-order mark, UTF-8 if the whole file is valid, otherwise Latin-1."""
     for mark, name in BOMS.items():
         if sample.startswith(mark):
             return name
     control = sum(byte < 9 or 13 < byte < 32 for byte in sample[:4096])
     if b"\0" in sample or control > len(sample[:4096]) / 100:
         raise ValueError(
-            f"{path} is not a text file (it holds control characters): expected CSV, or Parquet "
-            "with the suffix .parquet"
+            f"{path} is not a text file (it contains control characters); expected CSV, or "
+            "Parquet with the suffix .parquet"
         )
     decoder = codecs.getincrementaldecoder("utf-8")()
     with _open(path) as file:
@@ -184,13 +207,13 @@ def _encoding(path: Path, sample: bytes) -> str:
 
 
 def _rows(lines: list[str], separator: str, most: int = 50) -> list[list[str]]:
-    """The first rows, fields in quotes taken into account."""
+    """The fields of the first rows; quoted fields may contain the separator."""
     reader = csv.reader(lines, delimiter=separator, skipinitialspace=True)
     return [row for row in islice(reader, most) if row]
 
 
 def _separator(lines: list[str]) -> str:
-    """The one that parts most of the first rows as it parts the names, and into most fields."""
+    """The separator that splits most of the first rows into as many fields as the first line."""
 
     def agreement(separator: str) -> tuple[float, int]:
         try:
@@ -201,7 +224,7 @@ def _separator(lines: list[str]) -> str:
             return 0.0, 0
         return sizes.count(sizes[0]) / len(sizes), sizes[0]
 
-    return max(SEPARATORS, key=agreement)  # of equals the first, the comma
+    return max(SEPARATORS, key=agreement)  # among equal ones the first, the comma
 
 
 def _has_decimal_commas(rows: list[list[str]]) -> bool:
@@ -214,13 +237,12 @@ def _has_decimal_commas(rows: list[list[str]]) -> bool:
 
 
 def _check_names(path: Path, names: list[str]) -> None:
-    twice = [name for name, times in Counter(names).items() if times > 1]
     if not names:
-        raise ValueError(f"{path} has no line of names: expected names, then rows")
-    if twice:
-        raise ValueError(
-            f"{path} has columns of one name, {', '.join(map(repr, twice[:5]))}: rename them"
-        )
+        raise ValueError(f"{path} has no column names; expected a line of names, then rows")
+    try:
+        check_distinct(names)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
 
 
 def _parquet_parts(
@@ -234,7 +256,7 @@ def _parquet_parts(
             names = file.schema_arrow.names
             _check_names(path, names)
             if not file.metadata.num_rows:
-                raise ValueError(f"{path} has columns and no rows: expected rows")
+                raise ValueError(f"{path} has columns but no rows; expected rows")
             wanted = names if columns is None else [x for x in names if x in set(columns)]
             whole = rows is None
             found = [file.read(wanted)] if whole else file.iter_batches(rows, columns=wanted)
@@ -246,17 +268,18 @@ def _parquet_parts(
 
 
 def numbers_in_text(frame: Any, names: Sequence[str] | None = None) -> list[str]:
-    """Turn text columns that hold numbers into numbers, in place; what was lost, as warnings.
+    """Convert text columns that hold numbers, in place; the warnings name the cells that do not.
 
-    By default those of which nine cells in ten are numbers; or all of `names`, whatever they hold.
+    By default these are the columns in which at least nine cells in ten are numbers; otherwise all
+    columns of `names`, whatever they hold.
 
     >>> frame = pd.DataFrame({"pay": ["1.5"] * 19 + ["?"], "city": ["Rome"] * 20})
     >>> numbers_in_text(frame)
-    ["column 'pay': cells that are no numbers count as missing (1, such as '?')"]
+    ["column 'pay': cells that are not numbers are treated as missing (1, such as '?')"]
     >>> float(frame["pay"].sum())
     28.5
     """
-    told = []
+    warnings = []
     for name in frame.select_dtypes(["object", "string"]).columns:
         if names is not None and name not in names:
             continue
@@ -273,8 +296,8 @@ def numbers_in_text(frame: Any, names: Sequence[str] | None = None) -> list[str]
             continue
         frame[name] = found.astype(float).reindex(frame.index)
         if len(lost):
-            told.append(
-                f"column {name!r}: cells that are no numbers count as missing ({len(lost)}, such "
-                f"as {lost.iloc[0][:40]!r})"
+            warnings.append(
+                f"column {name!r}: cells that are not numbers are treated as missing ({len(lost)}, "
+                f"such as {lost.iloc[0][:40]!r})"
             )
-    return told
+    return warnings

@@ -1,4 +1,4 @@
-"""What fitting a table gives: the model, and what is known about it."""
+"""The records that describe a model fitted to a table."""
 
 from __future__ import annotations
 
@@ -10,18 +10,44 @@ from anyloss._core.counts import Counts
 
 
 @dataclass(frozen=True)
-class Rival:
-    """A baseline on the same test rows; the difference is ours minus theirs."""
+class Baseline:
+    """A usual method, trained and tested on the same rows as the model.
+
+    `Result.baselines` and `Comparison.baselines` hold them.
+
+    Attributes:
+        name (str): the method, such as "cross-entropy, tuned threshold".
+        score (float): the metric of its decisions on the test rows.
+        difference (float): the score of the model minus the score of the baseline.
+        interval (tuple of float): the 95 % interval of the difference.
+
+    Examples:
+        >>> found = Baseline("cross-entropy, threshold 0.5", 0.70, 0.02, (-0.01, 0.05))
+        >>> found.interval[0] > 0  # whether the model is clearly better
+        False
+    """
 
     name: str
     score: float
     difference: float
-    interval: tuple[float, float]  # of the difference, 95 %, paired bootstrap
+    interval: tuple[float, float]
 
 
 @dataclass(frozen=True)
 class Importance:
-    """How much the metric falls when a column of the test part is shuffled."""
+    """The permutation importance of a column: how much the score drops when it is shuffled.
+
+    `Result.importances` holds them, the most important column first.
+
+    Attributes:
+        column (str): the name of the column.
+        drop (float): the score of the test rows minus the mean score after shuffling the column.
+        deviation (float): the standard deviation of that difference over the shuffles.
+
+    Examples:
+        >>> Importance("age", drop=0.12, deviation=0.01).column
+        'age'
+    """
 
     column: str
     drop: float
@@ -30,11 +56,49 @@ class Importance:
 
 @dataclass(frozen=True)
 class Result:
-    """A model fitted to a table, its decisions on the test part, and what to say about both.
+    """A model fitted to a table, its decisions on the test rows, and how good they are.
 
-    `y_test` is 1 for the positive class; `p_test` is the model's vote, 0.5 decides. `curve` has a
-    row per check of the training: step, soft score, hard score of held-out rows. `candidates`
-    are the held-out scores of the models that `auto` compared. `settings` say how to do it again.
+    `fit_table` returns it, `save` writes it to a folder, and `anyloss.report.write` turns it into
+    an HTML page.
+
+    Attributes:
+        model (TableModel): the fitted model.
+        model_name (str): "linear", "mlp" or "lightgbm".
+        metric (str): the metric that the model was trained for.
+        target (str): the name of the label column.
+        positive (str): the label of the positive class.
+        negative (str): the label of the negative class.
+        score (float): the metric of the decisions on the test rows.
+        interval (tuple of float): the 95 % interval of the score, from a bootstrap over the test
+            rows.
+        counts (Counts): the confusion counts of the test rows.
+        y_test (array): the labels of the test rows; 1 is the positive class.
+        p_test (array): the decision values of the test rows, from 0 to 1. A value above 0.5 is a
+            positive decision.
+        curve (array): one row per check during the training: step, soft score, and hard score of
+            held-out rows. It has no rows for LightGBM.
+        baselines (tuple of Baseline): usual methods on the same rows, with intervals from a paired
+            bootstrap over the test rows.
+        candidates (dict): with `model="auto"`, the score of each model on held-out training rows;
+            otherwise empty.
+        importances (tuple of Importance): the columns, the most important first.
+        facts (dict): the numbers of rows and columns, the share of missing cells, and the columns
+            that are not used.
+        warnings (tuple of str): what a reader should know about the data before relying on the
+            score.
+        settings (dict): the command, the seed, the date and the versions, to repeat the fit.
+
+    Examples:
+        >>> from sklearn.datasets import load_breast_cancer
+        >>> from anyloss.tabular import fit_table
+        >>> frame = load_breast_cancer(as_frame=True).frame[["mean area", "mean texture", "target"]]
+        >>> result = fit_table(frame, "target", "f1", model="linear")
+        >>> result.interval[0] < result.score < result.interval[1]
+        True
+        >>> [each.column for each in result.importances]
+        ['mean area', 'mean texture']
+        >>> int(sum(result.counts)) == result.facts["test_rows"] == len(result.y_test)
+        True
     """
 
     model: Any
@@ -44,12 +108,12 @@ class Result:
     positive: str
     negative: str
     score: float
-    interval: tuple[float, float]  # 95 %, bootstrap over the test rows
+    interval: tuple[float, float]
     counts: Counts
     y_test: Array
     p_test: Array
     curve: Array
-    rivals: tuple[Rival, ...]
+    baselines: tuple[Baseline, ...]
     candidates: dict[str, float]
     importances: tuple[Importance, ...]
     facts: dict[str, Any]

@@ -1,27 +1,31 @@
-"""The PyTorch front-end: metrics of the confusion matrix as losses, and their neighbours."""
+"""The PyTorch front-end: metrics of the confusion matrix as losses, and what training needs."""
+
+from typing import TYPE_CHECKING, Any
 
 try:
-    import torch as _torch  # noqa: F401  # for the hint below; the rooms import it themselves
+    import torch as _torch  # noqa: F401  # for the hint below
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
         "anyloss.torch needs PyTorch; install it with: pip install 'anyloss[torch]'"
     ) from error
 
 from anyloss.torch.accumulation import accumulate
-from anyloss.torch.loss import (
+from anyloss.torch.loss import AnyLoss, any_loss
+from anyloss.torch.meter import ScoreMeter
+from anyloss.torch.named import (
     AccuracyLoss,
-    AnyLoss,
     BalancedAccuracyLoss,
     F1Loss,
     FBetaLoss,
     GeometricMeanLoss,
     MCCLoss,
-    any_loss,
 )
-from anyloss.torch.meter import ScoreMeter
 from anyloss.torch.ranking import AUROCLoss, AveragePrecisionLoss, WMWLoss
 from anyloss.torch.sampler import StratifiedBatchSampler
 from anyloss.torch.surrogate import SurrogateFBetaLoss
+
+if TYPE_CHECKING:
+    from anyloss.torch.refinement import ModuleEnsemble, refine
 
 __all__ = [
     "AUROCLoss",
@@ -33,10 +37,21 @@ __all__ = [
     "FBetaLoss",
     "GeometricMeanLoss",
     "MCCLoss",
+    "ModuleEnsemble",
     "ScoreMeter",
     "StratifiedBatchSampler",
     "SurrogateFBetaLoss",
     "WMWLoss",
     "accumulate",
     "any_loss",
+    "refine",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """`refine` needs SciPy, so it is imported when it is first used."""
+    if name in ("ModuleEnsemble", "refine"):
+        from anyloss.torch import refinement
+
+        return getattr(refinement, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

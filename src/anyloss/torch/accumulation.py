@@ -1,4 +1,4 @@
-"""Gradient accumulation: the exact gradient of a batch that does not fit into memory at once."""
+"""Gradient accumulation: the exact gradient of a batch that does not fit into memory."""
 
 from __future__ import annotations
 
@@ -21,45 +21,57 @@ def accumulate(
     *,
     backward: Callable[[Tensor], object] = Tensor.backward,
 ) -> Tensor:
-    """Add the gradient of all micro-batches, taken as one batch, to the model's; give its loss.
+    """Add the gradient of a batch, given as micro-batches, to the gradients of a model.
 
-    The mean of the micro-batches' losses is not the loss of the batch. So the rows are counted in
-    a first pass without gradients, and in a second pass each micro-batch gets the gradient that
-    its rows have in the whole. Twice the forward passes, the memory of one micro-batch.
+    The mean of the losses of the micro-batches is not the loss of the batch. So a first pass
+    without gradients counts all samples, and in a second pass each micro-batch contributes the
+    gradient that its samples have in the whole batch. This takes one more forward pass per sample,
+    and the memory of one micro-batch.
 
-    The first pass leaves no trace: random numbers are drawn again (so that dropout drops the
-    same), and buffers such as BatchNorm's are put back. BatchNorm still normalises each
-    micro-batch by itself, as in any accumulation. Random numbers from elsewhere than PyTorch are
-    not replayed.
+    The first pass has no side effects on the model: the random state of PyTorch is restored, so
+    that dropout uses the same masks in both passes, and so are buffers such as those of BatchNorm.
+    BatchNorm normalises each micro-batch separately, as in any accumulation. Random numbers from
+    other libraries than PyTorch are not repeated.
 
-    Under DDP and FSDP the ranks exchange counts once, and gradients with the last micro-batch.
+    Under DDP and FSDP the ranks exchange their counts once, and their gradients with the last
+    micro-batch.
 
     Args:
-        loss: an `AnyLoss`; its `sync` and `memory` hold for the whole batch.
-        model: called with the first element of each micro-batch.
-        micro_batches: `(input, target)` or `(input, target, weight)` each; all are held, so on an
-            accelerator let the model move its input to the device.
-        backward: what is called with each part's loss, such as `accelerator.backward`.
+        loss (AnyLoss): the loss. Its `sync` and `memory` apply to the whole batch.
+        model (Module): the model. It is called with the first element of each micro-batch.
+        micro_batches (iterable): tuples `(input, target)` or `(input, target, weight)`. All of them
+            are held in memory, so on an accelerator let the model move its input to the device.
+        backward (callable): the function that receives the loss of each micro-batch, such as
+            `accelerator.backward`. Default: `Tensor.backward`.
 
-    >>> model, loss = nn.Linear(3, 1), AnyLoss("f1")
-    >>> parts = [(torch.randn(4, 3), torch.ones(4, 1)), (torch.randn(2, 3), torch.zeros(2, 1))]
-    >>> value = accumulate(loss, model, parts)
-    >>> x, y = (torch.cat(both) for both in zip(*parts))
-    >>> torch.allclose(value, loss(model(x), y))
-    True
+    Returns:
+        Tensor: the loss of the whole batch, detached.
+
+    Raises:
+        TypeError: if the loss is not an `AnyLoss`.
+        ValueError: if there is no micro-batch, or the loss has `average=None`.
+
+    Examples:
+        >>> model, loss = nn.Linear(3, 1), AnyLoss("f1")
+        >>> parts = [(torch.randn(4, 3), torch.ones(4, 1)), (torch.randn(2, 3), torch.zeros(2, 1))]
+        >>> value = accumulate(loss, model, parts)
+        >>> x, y = (torch.cat(both) for both in zip(*parts))
+        >>> torch.allclose(value, loss(model(x), y))
+        True
     """
     if not isinstance(loss, AnyLoss):
         raise TypeError(
-            "accumulate adds up the counts of an AnyLoss; a loss of pairs or of a mean, such as "
-            f"{type(loss).__name__}, has none"
+            "loss must be an AnyLoss, whose confusion counts are added up over the micro-batches; "
+            f"got {type(loss).__name__}"
         )
     parts = list(micro_batches)
     if not parts:
-        raise ValueError("micro_batches must hold at least one (input, target); got none")
+        raise ValueError("micro_batches must hold at least one (input, target); got an empty one")
     settings, outer = loss.settings, loss.pool()
     if settings.options.average is None:
         raise ValueError(
-            "accumulate needs a loss of one number; average=None gives one per class. Use 'macro'"
+            "accumulate needs a loss of one number; got average=None, which gives one loss per "
+            "class. Use average='macro'"
         )
 
     def run(model: nn.Module, part: Sequence[Tensor], pool: Pool) -> Tensor:
@@ -73,7 +85,7 @@ def accumulate(
         sums[step] = sums[step] + own if step in sums else own
         return own, 1.0
 
-    with torch.no_grad(), _without_trace(model):
+    with torch.no_grad(), _without_side_effects(model):
         for part in parts:
             run(
                 model.module if isinstance(model, DistributedDataParallel) else model, part, collect
@@ -87,8 +99,8 @@ def accumulate(
 
 
 @contextmanager
-def _without_trace(model: nn.Module) -> Iterator[None]:
-    """Put back the random state and the model's buffers."""
+def _without_side_effects(model: nn.Module) -> Iterator[None]:
+    """Restore the random state and the buffers of the model afterwards."""
     device = next((x.device for x in model.parameters()), torch.device("cpu"))
     devices = [] if device.type == "cpu" else [device]
     buffers = [(x, x.clone()) for x in model.buffers()]
@@ -100,12 +112,12 @@ def _without_trace(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def _gradients_exchanged(model: nn.Module, now: bool) -> Iterator[None]:
-    """Whether the ranks average their gradients in this backward pass, or wait for a later one."""
+    """Set whether the ranks average their gradients in this backward pass or in a later one."""
     if isinstance(model, DistributedDataParallel) and not now:
         with model.no_sync():
             yield
     else:
         set_fsdp = getattr(model, "set_requires_gradient_sync", None)
-        if set_fsdp is not None:  # known by its method: importing its class takes a second
+        if set_fsdp is not None:  # tested by the method, because importing the class takes a second
             set_fsdp(now)
         yield

@@ -1,4 +1,4 @@
-"""What comes in from PyTorch: checked, in one float type, with the meaning of its shapes."""
+"""A batch of PyTorch tensors: checked, in one floating-point type, with its layout."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from anyloss._core.backend import FLOATS, Backend
+from anyloss._core.backend import Backend
 from anyloss._core.counts import Counts, cross_entropy_sums
-from anyloss._core.counts import count as count_rows
+from anyloss._core.counts import count as count_samples
 from anyloss._core.options import Settings
-from anyloss._core.shapes import Layout, Options, Rows, arrange, distributions, layout
+from anyloss._core.shapes import Layout, Options, Samples, arrange, distributions, layout
 from anyloss.steps import Step
 
 
@@ -35,24 +35,23 @@ def _backend(dtype: torch.dtype) -> Backend:
 
 
 def _wide(x: Tensor) -> torch.dtype:
-    """The type of counts: double, except on Apple's accelerator, which has none."""
+    """The type of counts: double, except on Apple's accelerator, which has no double."""
     return x.dtype if x.device.type == "mps" else torch.float64
 
 
 def _exact_sum(x: Tensor, axis: int) -> Tensor:
-    # Hard decisions are whole numbers, and float32 loses whole rows from 16 million on.
+    # Hard decisions are whole numbers, and float32 loses whole samples above 16 million.
     return x.sum(axis, keepdim=True, dtype=_wide(x))
 
 
 BACKENDS = {dtype: _backend(dtype) for dtype in (torch.float32, torch.float64)}
-FLOAT_OPS = {dtype: FLOATS._replace(tiny=backend.tiny) for dtype, backend in BACKENDS.items()}
 HARD_BACKENDS = {dtype: backend._replace(sum=_exact_sum) for dtype, backend in BACKENDS.items()}
 
 _cached_layout = lru_cache(maxsize=256)(layout)
 
 
 class Batch(NamedTuple):
-    """A batch in the shapes it came in, and what these mean."""
+    """A batch in its original shapes, and the layout of these."""
 
     scores: Tensor  # float32 or float64
     target: Tensor  # of the same type, or class indices
@@ -60,11 +59,11 @@ class Batch(NamedTuple):
     layout: Layout
     options: Options
     eager: bool  # Python sees plain tensors
-    checked: bool  # values may be looked at: eager, on the CPU, and asked for
+    checked: bool  # values are checked: eager, on the CPU, and validate=True
 
     @property
     def masked(self) -> bool:
-        """Whether rows may be left out, so that values are only right after that."""
+        """Whether samples may be left out, so that values can be checked only after that."""
         return self.weight is not None or self.options.ignore_index is not None
 
 
@@ -83,13 +82,9 @@ def is_eager(input: Tensor) -> bool:
 
 
 def make_batch(
-    input: Tensor,
-    target: Tensor,
-    weight: Tensor | None,
-    options: Options,
-    own_form: bool = False,
+    input: Tensor, target: Tensor, weight: Tensor | None, options: Options, own_form: bool = False
 ) -> Batch:
-    """Check types and shapes always, and values where that costs no wait: on the CPU, in eager."""
+    """Check types and shapes always, and values in eager mode on the CPU, without a wait."""
     _check_types(input, target, weight)
     if target.dtype in _UNSIGNED:  # PyTorch has few functions for them
         target = target.long()
@@ -111,12 +106,12 @@ def make_batch(
 
 
 def _shape(x: Tensor) -> tuple[int, ...]:
-    """The shape in plain numbers; `torch.jit.trace` makes tensors of them."""
+    """The shape in plain numbers, because `torch.jit.trace` turns them into tensors."""
     return x.shape if torch._C._get_tracing_state() is None else tuple(map(int, x.shape))
 
 
 def read_batch(input: Tensor, target: Tensor, weight: Tensor | None, settings: Settings) -> Batch:
-    """The batch as the settings of a loss read it."""
+    """The batch under the settings of a loss."""
     return make_batch(input, target, weight, settings.options, settings.metric.has_own_form)
 
 
@@ -160,7 +155,7 @@ def _check_range(what: str, x: Tensor, low: float, high: float) -> None:
 
 
 def check_logits(scores: Tensor, finite: bool) -> None:
-    """A step may swallow a NaN, and the softmax has no infinity."""
+    """Refuse NaN, which a step may hide, and infinity where a softmax follows."""
     if not scores.numel():
         return
     least, most = torch.aminmax(scores.detach())
@@ -173,11 +168,11 @@ def check_logits(scores: Tensor, finite: bool) -> None:
         )
 
 
-def make_rows(batch: Batch, backend: Backend) -> Rows:
-    """The batch in the three axes, its values checked where that was asked for."""
+def make_samples(batch: Batch, backend: Backend) -> Samples:
+    """The batch with three axes; its values are checked if `batch.checked`."""
     options, weight = batch.options, batch.weight
 
-    def check(given: Rows) -> None:
+    def check(given: Samples) -> None:
         if batch.masked:
             _check_values(batch, given.scores, given.y, given.weight)
         if options.from_logits:
@@ -197,41 +192,41 @@ def make_rows(batch: Batch, backend: Backend) -> Rows:
     )
 
 
-def count(rows: Rows, step: Step, options: Options, backend: Backend) -> Counts:
-    """The counts of rows under a step, in double, with axes `(samples, 1, classes)`."""
-    # A metric multiplies counts: in float32 that overflows for large weights.
-    return Counts(*(x.to(_wide(x)) for x in count_rows(rows, step, options, backend)))
+def count(samples: Samples, step: Step, options: Options, backend: Backend) -> Counts:
+    """The counts of samples under a step, in double, with axes `(samples, 1, classes)`."""
+    # A metric multiplies counts, which overflows in float32 for large weights.
+    return Counts(*(x.to(_wide(x)) for x in count_samples(samples, step, options, backend)))
 
 
 def entropy_sums(batch: Batch) -> Tensor:
-    """The summed cross-entropy of a batch and the weight it is the sum over, as two numbers."""
+    """The sum of the cross-entropy of a batch and the sum of its weights, as two numbers."""
     z, y, options = batch.scores, batch.target, batch.options
     columns = batch.layout.task != "multiclass" and options.from_logits
     if not (columns and batch.eager) or batch.masked:
-        rows = make_rows(batch, BACKENDS[z.dtype])
-        sums = cross_entropy_sums(rows, options.from_logits, BACKENDS[z.dtype])
+        samples = make_samples(batch, BACKENDS[z.dtype])
+        sums = cross_entropy_sums(samples, options.from_logits, BACKENDS[z.dtype])
         return torch.stack(sums)
     total = torch.nn.functional.binary_cross_entropy_with_logits(z, y, reduction="sum")
     return torch.stack([total, total.new_tensor(float(z.numel()))])
 
 
-BLOCK = 2**20  # numbers; more at a time would cost memory, and be no faster
+BLOCK = 2**20  # numbers; larger blocks take more memory and are not faster
 
 
 def hard_count(batch: Batch, step: Step) -> tuple[Counts, Tensor | None]:
-    """The counts of the hard decisions and the samples' weights, in blocks of rows.
+    """The counts of the hard decisions, and the weights of the samples.
 
-    So the memory does not grow with the batch.
+    The counts are computed in blocks, so that the memory does not grow with the batch.
     """
     backend, scores, weight = HARD_BACKENDS[batch.scores.dtype], batch.scores, batch.weight
     hard, rows = step.hard(), max(1, BLOCK // max(1, math.prod(scores.shape[1:])))
-    fits = weight is None or weight.shape[:1] == scores.shape[:1]  # if not, `make_rows` says so
+    fits = weight is None or weight.shape[:1] == scores.shape[:1]  # if not, `make_samples` raises
     if not batch.eager or batch.options.per_sample or len(scores) <= rows or not fits:
-        found = make_rows(batch, backend)
+        found = make_samples(batch, backend)
         return count(found, hard, batch.options, backend), found.sample_weight
     blocks = torch.split(scores, rows)
     weights = [None] * len(blocks) if weight is None else torch.split(weight, rows)
     parts = zip(blocks, torch.split(batch.target, rows), weights, strict=True)
     given = (batch._replace(scores=z, target=y, weight=w) for z, y, w in parts)
-    counted = (count(make_rows(part, backend), hard, batch.options, backend) for part in given)
+    counted = (count(make_samples(part, backend), hard, batch.options, backend) for part in given)
     return reduce(add, counted), None

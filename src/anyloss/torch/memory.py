@@ -1,4 +1,4 @@
-"""Small batches: counts that remember the batches before, and a warning where none is wanted."""
+"""Support for small batches: running counts over batches, and warnings about collapse."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from anyloss.torch.sync import CROSS_ENTROPY, Pool
 
 
 class RunningCounts(nn.Module):
-    """Sums that fade: before each batch, what is kept is multiplied by `keep`.
+    """Running sums: before each batch, the sums so far are multiplied by `keep`.
 
-    The factor, `1 + keep + keep^2 + ...` over the batches so far, gives the gradient the size that
-    it has without memory: averaged over the batches of an epoch it is that of the whole epoch, up
-    to the staleness of what is remembered. The sums are saved with the module's state.
+    The factor of the gradient is `1 + keep + keep^2 + ...` over the batches so far. It gives the
+    gradient the size that it has without memory: averaged over the batches of an epoch it is the
+    gradient of the whole epoch, except that the remembered sums come from earlier weights. The
+    sums are saved with the state of the module.
 
     >>> import torch
     >>> running = RunningCounts(keep=0.5)
-    >>> pool = running.behind(None)
+    >>> pool = running.after(None)
     >>> pool(0, torch.tensor([8.0])), pool(0, torch.tensor([2.0]))
     ((tensor([8.]), 1.0), (tensor([6.]), 1.5))
     """
@@ -29,18 +30,18 @@ class RunningCounts(nn.Module):
         super().__init__()
         if not isinstance(keep, int | float) or not 0 < keep < 1:
             raise ValueError(
-                "memory must lie strictly between 0 and 1: the share of the counts that is kept "
+                "memory must be strictly between 0 and 1, the share of the counts that is kept "
                 f"from batch to batch, such as 0.98; got {keep!r}"
             )
         self.keep = keep
         self.reset()
 
     def reset(self) -> None:
-        """Forget all batches."""
+        """Remove the counts of all batches."""
         self._kept: dict[int, tuple[Tensor, float]] = {}
 
-    def behind(self, first: Pool | None) -> Pool:
-        """The pool of these sums, after those of another pool have been added up."""
+    def after(self, first: Pool | None) -> Pool:
+        """The pool of these running sums, applied to the sums of another pool."""
 
         def pool(step: int, sums: Tensor) -> tuple[Tensor, float]:
             total, factor = (sums, 1.0) if first is None else first(step, sums)
@@ -51,8 +52,9 @@ class RunningCounts(nn.Module):
                 kept, before = self._kept[step]
                 if kept.shape != total.shape:
                     raise ValueError(
-                        f"memory= holds counts of shape {tuple(kept.shape)}; this batch has "
-                        f"{tuple(total.shape)}. Use one loss per task, or memory.reset()"
+                        f"memory= expects counts of shape {tuple(kept.shape)}, as in the batches "
+                        f"before; got {tuple(total.shape)}. Use one loss per task, or call "
+                        "loss.memory.reset()"
                     )
                 total = total + self.keep * kept.to(total.device)
                 batches += self.keep * before
@@ -74,62 +76,62 @@ class RunningCounts(nn.Module):
         return f"keep={self.keep}"
 
 
-class Watch:
-    """Looks at some batches of a training, and warns of what a user would rather know early.
+class Monitor:
+    """Inspects the first batches of a training, and warns of batches that train badly.
 
-    Warns once if most of the first batches have no positive sample, and once if after some hundred
-    batches the decisions have been one class only, though the labels were not.
+    It warns once if most of the first batches have no positive sample, and once if after
+    some hundred batches all decisions have been for one class, although the labels were not.
     """
 
     BATCHES, EVERY, LAST = 20, 10, 300
 
     def __init__(self) -> None:
         self.batches = 0
-        self.void = 0
+        self.without_positives = 0
         self.labels: set[int] = set()
         self.decisions: set[int] = set()
 
-    def see(self, batch: Batch) -> None:
-        """Look at a batch, if it is one of those that are looked at."""
+    def observe(self, batch: Batch) -> None:
+        """Count a batch, inspect it if its turn has come, and warn where that is due."""
         if self.batches > self.LAST:
             return
         self.batches += 1
         if self.batches <= self.BATCHES and batch.layout.task == "binary":
-            self.void += not batch.target.any().item()
-            if self.batches == self.BATCHES and 2 * self.void > self.BATCHES:
-                self._warn_of_void()
+            self.without_positives += not batch.target.any().item()
+            if self.batches == self.BATCHES and 2 * self.without_positives > self.BATCHES:
+                self._warn_of_missing_positives()
         if self.batches % self.EVERY == 0 and len(self.decisions) < 2:
-            self._compare(batch)
+            self._collect_classes(batch)
         if self.batches == self.LAST and len(self.decisions) == 1 and len(self.labels) > 1:
             self._warn_of_collapse()
 
-    def _compare(self, batch: Batch) -> None:
-        """Remember which classes were decided for, and which were there; two of each will do."""
+    def _collect_classes(self, batch: Batch) -> None:
+        """Add the lowest and highest class of the decisions and of the labels to those so far."""
         scores, target, lay = batch.scores.detach(), batch.target.detach(), batch.layout
         if lay.task == "multiclass":
-            decided = scores.argmax(lay.class_axis)
+            decisions = scores.argmax(lay.class_axis)
             labels = target if lay.index_target else target.argmax(lay.class_axis)
         else:
-            decided = scores > (0.0 if batch.options.from_logits else 0.5)
+            decisions = scores > (0.0 if batch.options.from_logits else 0.5)
             labels = target > 0.5
-        for seen, given in ((self.decisions, decided), (self.labels, labels)):
-            if given.numel():
-                seen.update((int(given.min()), int(given.max())))
+        for classes, found in ((self.decisions, decisions), (self.labels, labels)):
+            if found.numel():
+                classes.update((int(found.min()), int(found.max())))
 
-    def _warn_of_void(self) -> None:
+    def _warn_of_missing_positives(self) -> None:
         warnings.warn(
-            f"{self.void} of the first {self.BATCHES} batches have no positive sample: the loss of "
-            "such a batch teaches little, and the mean over batches is far from the metric of the "
-            "data. Use larger batches, anyloss.torch.accumulate, memory=0.98 or "
-            "StratifiedBatchSampler (docs/distributed.md)",
+            f"{self.without_positives} of the first {self.BATCHES} batches have no positive "
+            "sample. The loss of such a batch has little or no gradient, and the mean over batches "
+            "differs from the metric of the whole data. Use larger batches, "
+            "anyloss.torch.accumulate, memory=0.98 or StratifiedBatchSampler (docs/distributed.md)",
             stacklevel=6,
         )
 
     def _warn_of_collapse(self) -> None:
         warnings.warn(
-            f"in {self.LAST} batches every decision that was looked at was for one class, "
+            f"in {self.LAST} batches every inspected decision was for one class, "
             f"{min(self.decisions)}: training has probably collapsed. Add more cross-entropy "
-            "(cross_entropy=0.1), start from a model trained by cross-entropy, or lower the "
-            "learning rate",
+            "(cross_entropy=0.1), start from a model that was trained with cross-entropy, or lower "
+            "the learning rate",
             stacklevel=6,
         )

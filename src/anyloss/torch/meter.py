@@ -1,4 +1,4 @@
-"""An epoch's true score: counts merged over batches, because a mean of batch scores is not it."""
+"""The score of an epoch: counts are merged over batches, because a mean of batch scores differs."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from anyloss._core.counts import Counts, score_counts
-from anyloss._core.options import check_names, make_settings
+from anyloss._core.counts import Counts
+from anyloss._core.documents import documented
+from anyloss._core.options import check_merged, check_names, make_settings
+from anyloss._core.scoring import score_counts
 from anyloss._core.shapes import Layout, Task, ZeroDivision
 from anyloss.metrics import Metric, MetricSpec
 from anyloss.metrics import metric as find_metric
@@ -16,81 +18,93 @@ from anyloss.torch.batch import BACKENDS, hard_count, read_batch
 from anyloss.torch.sync import exchange, ranks
 
 
+@documented
 class ScoreMeter:
-    """Collects the hard counts of many batches; `compute` gives the metric of them all.
+    """A meter that adds up the hard counts of batches, and computes the metric of all of them.
 
-    The arguments are those of `AnyLoss`; of a step only its threshold matters. Counts that are
-    merged know no single sample, so there is no `per_sample`, and one threshold.
+    `compute` returns `average(metric(counts))` for the sums of the counts of all batches. The mean
+    of the scores of the batches would be another number. The counts of single samples are not
+    kept, so there is no `per_sample`, and there is one threshold.
 
-    >>> meter = ScoreMeter("f1")
-    >>> for logits, target in [([1.0, -1.0], [1, 1]), ([2.0, 3.0], [0, 1])]:
-    ...     meter.update(torch.tensor(logits), torch.tensor(target))
-    >>> round(meter.compute().item(), 4)
-    0.6667
+    Args:
+        step (Step, optional): a step, of which only the threshold has an effect. Default: a step
+            with the threshold 0.5.
+        threshold (float, optional): the threshold of the decisions, instead of `step`.
+            Default: 0.5.
+
+    Shape:
+        - input, target, weight: as in `AnyLoss`.
+
+    Raises:
+        TypeError: if an argument is unknown or has the wrong type.
+        ValueError: if an option has an invalid value, the batches differ in their task or number of
+            classes, or `compute` is called before `update`.
+
+    Examples:
+        >>> meter = ScoreMeter("f1")
+        >>> for logits, target in [([1.0, -1.0], [1, 1]), ([2.0, 3.0], [0, 1])]:
+        ...     meter.update(torch.tensor(logits), torch.tensor(target))
+        >>> round(meter.compute().item(), 4)
+        0.6667
     """
 
     def __init__(
-        self,
-        metric: MetricSpec | Metric = "f1",
-        *,
-        step: Step | None = None,
-        threshold: float | None = None,
-        average: str | None = "auto",
-        from_logits: bool = True,
-        task: Task = "auto",
-        class_axis: int | None = None,
-        zero_division: ZeroDivision = "auto",
-        ignore_index: int | None = None,
-        validate: bool = True,
-        **params: float,
-    ) -> None:
-        refused = [name for name in ("thresholds", "per_sample") if name in params]
-        if refused:
-            raise ValueError(f"ScoreMeter merges counts and takes no {refused[0]}=; got it")
+        self, metric: MetricSpec | Metric = "f1", *,
+        step: Step | None = None, threshold: float | None = None, average: str | None = "auto",
+        from_logits: bool = True, task: Task = "auto", class_axis: int | None = None,
+        zero_division: ZeroDivision = "auto", ignore_index: int | None = None,
+        validate: bool = True, **params: float,
+    ) -> None:  # fmt: skip
+        check_merged("ScoreMeter", params)
         check_names(metric, params)
         self.settings = make_settings(
-            find_metric(metric, **params),
-            step=step,
-            threshold=threshold,
-            average=average,
-            from_logits=from_logits,
-            task=task,
-            class_axis=class_axis,
-            zero_division=zero_division,
-            ignore_index=ignore_index,
-            validate=validate,
-        )
+            find_metric(metric, **params), step=step, threshold=threshold, average=average,
+            from_logits=from_logits, task=task, class_axis=class_axis,
+            zero_division=zero_division, ignore_index=ignore_index, validate=validate,
+        )  # fmt: skip
         self.reset()
 
     def reset(self) -> None:
-        """Forget all batches."""
+        """Remove the counts of all batches."""
         self.counts: Counts | None = None
         self._layout: Layout | None = None
 
     @torch.no_grad()
     def update(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> None:
-        """Count one batch."""
+        """Add the counts of a batch.
+
+        Args:
+            input (Tensor): the scores: logits, or probabilities with `from_logits=False`.
+            target (Tensor): the labels.
+            weight (Tensor, optional): one weight per sample, or weights of the target's shape.
+        """
         batch = read_batch(input, target, weight, self.settings)
         if self._layout is not None and self._layout[:3] != batch.layout[:3]:
             raise ValueError(
-                "all batches of an epoch must have one task and number of classes; had "
-                f"{self._layout.task} of {self._layout.classes}, got {batch.layout.task} of "
-                f"{batch.layout.classes}"
+                "all batches must have one task and number of classes; expected "
+                f"{self._layout.task} with {self._layout.classes}, got {batch.layout.task} with "
+                f"{batch.layout.classes}. Call reset() before another task"
             )
         fresh, _ = hard_count(batch, self.settings.steps[0])
         self.counts = fresh if self.counts is None else self.counts + fresh
         self._layout = batch.layout
 
     def compute(self, *, sync: bool = False, group: dist.ProcessGroup | None = None) -> Tensor:
-        """The metric of all batches since the last reset: a scalar, or one number per class.
+        """The metric of all batches since the last `reset`.
 
-        With `sync=True` of the batches of all ranks, which must all call; each keeps its own
-        counts. A rank without a row updates with an empty batch.
+        Args:
+            sync (bool): whether to add up the counts of all ranks, which must then all make the
+                call. Each rank keeps its own counts. A rank without samples calls `update` with an
+                empty batch first. Default: False.
+            group (ProcessGroup, optional): the process group of these ranks. Default: all ranks.
+
+        Returns:
+            Tensor: a scalar, or one score per class with `average=None`.
         """
         if self.counts is None or self._layout is None:
             raise ValueError(
-                "no batch has been counted yet; call update(input, target) first, with tensors of "
-                "no rows if there are none"
+                "compute() needs at least one batch; got no batch. Call update(input, target) "
+                "first, with empty tensors if there are no samples"
             )
         counts = self.counts
         if ranks(sync, group) > 1:

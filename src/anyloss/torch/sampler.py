@@ -1,4 +1,4 @@
-"""Batches with the class share of the data set, on every rank."""
+"""Batches that have the class proportions of the data set, on every rank."""
 
 from __future__ import annotations
 
@@ -12,33 +12,42 @@ from anyloss._core.backend import Array
 
 
 class StratifiedBatchSampler(Sampler[list[int]]):
-    """Batches of row numbers, each with the share of every class that the data set has.
+    """A batch sampler whose batches have the class proportions of the data set.
 
-    For `DataLoader(data, batch_sampler=...)`. In each epoch every class is shuffled and spread
-    evenly over the epoch, so that any stretch of rows holds its share, up to one row. All
-    rows come once: those that do not fill a batch are shared out, and batches differ by at most
-    one row in size. With `drop_last=True` all have exactly `batch_size` rows, and a few others are
-    left out of each epoch.
+    It is the `batch_sampler` of a `torch.utils.data.DataLoader`. In each epoch the samples of every
+    class are shuffled and spread evenly over the epoch, so that each batch has its share of every
+    class, up to one sample. Every sample occurs once per epoch, and the batches differ by at most
+    one sample in size. With `drop_last=True` all batches have exactly `batch_size` samples, and
+    each epoch leaves out some samples.
 
-    Under `torch.distributed` each rank gets batches of its own, `batch_size` rows each and equally
-    many, from one common order. Each pass over the sampler is a new epoch; `set_epoch` says which
-    one, for a run that is resumed.
+    Under `torch.distributed` the ranks divide one common order among themselves, and each rank has
+    the same number of batches. Each iteration over the sampler is a new epoch; `set_epoch` sets its
+    number when a run is resumed.
 
     Args:
-        labels: one per row of the data set: classes, or rows of several labels `(n, C)`, of which
-            each combination is a class.
-        batch_size: rows per batch and rank, at the most.
-        drop_last: leave out rows so that every batch is full.
-        seed: the same on every rank.
-        num_replicas: the number of ranks; by default what `torch.distributed` says, else 1.
-        rank: of this process; likewise.
+        labels (array): the label of each sample of the data set.
+        batch_size (int): the largest number of samples per batch and rank.
+        drop_last (bool): whether to leave out samples so that every batch is full. Default: False.
+        seed (int): the seed of the order, the same on every rank. Default: 0.
+        num_replicas (int, optional): the number of ranks. Default: that of `torch.distributed`,
+            or 1 if it is not initialised.
+        rank (int, optional): the number of this rank. Default: that of `torch.distributed`, or 0.
 
-    >>> labels = np.array([0] * 9 + [1] * 3)
-    >>> for batch in StratifiedBatchSampler(labels, batch_size=4):
-    ...     print(labels[batch].sum())
-    1
-    1
-    1
+    Shape:
+        - labels: `(n,)` for classes, or `(n, C)` for several labels, of which each combination is a
+          class.
+
+    Raises:
+        ValueError: if `batch_size` or `rank` is out of its range, or there are too few samples for
+            one batch on each rank.
+
+    Examples:
+        >>> labels = np.array([0] * 9 + [1] * 3)
+        >>> for batch in StratifiedBatchSampler(labels, batch_size=4):
+        ...     print(labels[batch].sum())
+        1
+        1
+        1
     """
 
     def __init__(
@@ -58,24 +67,29 @@ class StratifiedBatchSampler(Sampler[list[int]]):
             raise ValueError(f"batch_size must be at least 1; got {batch_size!r}")
         if not 0 <= self.rank < self.num_replicas:
             raise ValueError(
-                f"rank must lie in 0 to {self.num_replicas - 1} (num_replicas - 1); got {self.rank}"
+                f"rank must be in 0 to {self.num_replicas - 1} (num_replicas - 1); got {self.rank}"
             )
         _, classes = np.unique(np.asarray(labels), axis=0, return_inverse=True)
         self._classes = classes.reshape(-1)
         self.batch_size, self.drop_last = batch_size, drop_last
         self.seed, self.epoch = seed, 0
-        rows, per_step = len(self._classes), batch_size * self.num_replicas
-        self._batches = rows // per_step if drop_last else -(-rows // per_step)
-        if self._batches == 0 or rows < self._batches * self.num_replicas:
+        samples, per_step = len(self._classes), batch_size * self.num_replicas
+        self._batches = samples // per_step if drop_last else -(-samples // per_step)
+        if self._batches == 0 or samples < self._batches * self.num_replicas:
             raise ValueError(
-                f"{rows} rows are too few for batches of {batch_size} on {self.num_replicas} ranks"
+                f"{samples} samples are too few for batches of {batch_size} on {self.num_replicas} "
+                "ranks; use smaller batches or fewer ranks"
             )
 
     def __len__(self) -> int:
         return self._batches
 
     def set_epoch(self, epoch: int) -> None:
-        """Say which epoch the next pass is."""
+        """Set the number of the next epoch, when a run is resumed.
+
+        Args:
+            epoch (int): the number of the epoch, from 0. With the seed it decides the order.
+        """
         self.epoch = epoch
 
     def __iter__(self) -> Iterator[list[int]]:
@@ -87,7 +101,7 @@ class StratifiedBatchSampler(Sampler[list[int]]):
             yield order[used * part // parts : used * (part + 1) // parts].tolist()
 
     def _order(self) -> Array:
-        """All rows, each class evenly spread: the k-th of n rows comes at (k + offset) / n."""
+        """All samples; the k-th of the n samples of a class has the position (k + offset) / n."""
         generator = np.random.default_rng([self.seed, self.epoch])
         counts = np.bincount(self._classes)
         shuffled = generator.permutation(len(self._classes))

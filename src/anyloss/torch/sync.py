@@ -1,9 +1,10 @@
-"""Parts of a batch, pooled: what a metric needs of a batch adds up, so parts exchange sums.
+"""The exchange of sums between the parts of a batch.
 
-A metric of a batch is not the mean of the metrics of its parts. Whoever holds a part (a rank, a
-micro-batch, one of a run of small batches) counts its own rows, and a `Pool` tells it the sums of
-all. The metric is that of the sums, and the gradient flows into the own rows only, times the
-pool's factor: the number of ranks, because DDP and FSDP divide by it when they average.
+A metric of a batch is not the mean of the metrics of its parts. Each part (that of a rank, a
+micro-batch, one of a sequence of small batches) counts its own samples, and a `Pool` returns the
+sums over all parts. The metric is computed from these sums. The gradient flows into the part's own
+samples only, times a factor of the pool: the number of ranks, because DDP and FSDP divide by it
+when they average gradients.
 """
 
 from __future__ import annotations
@@ -17,17 +18,17 @@ from torch import Tensor
 from torch.distributed.algorithms.join import Joinable
 
 Pool = Callable[[int, Tensor], tuple[Tensor, float]]
-"""The number of the step and the own sums, detached, to the sums of all and a factor."""
+"""A function of the index of the step and the own sums, detached: the sums of all and a factor."""
 
 
-CROSS_ENTROPY = -1  # in place of a step's number: the sums of a mean, which needs no memory
+CROSS_ENTROPY = -1  # instead of the index of a step: the sums of a mean, which needs no memory
 
 
 def ranks(sync: bool | None, group: dist.ProcessGroup | None) -> int:
-    """How many ranks share the batch: 1 if nothing is to be exchanged.
+    """The number of ranks that share the batch: 1 if nothing is exchanged.
 
-    With `sync=None` the ranks exchange where gradients are enabled, which is where all of them
-    are: a validation on one rank alone, without gradients, waits for nobody.
+    With `sync=None` the ranks exchange where gradients are enabled, because all ranks take part in
+    training. So a validation without gradients on a single rank waits for no other rank.
 
     >>> ranks(None, None)
     1
@@ -47,8 +48,9 @@ def ranks(sync: bool | None, group: dist.ProcessGroup | None) -> int:
 def refuse_join() -> None:
     """Refuse DDP's `join()`, under which ranks stop at different steps.
 
-    A rank that has stopped answers the exchanges that it knows of, DDP's, and takes ours for one of
-    them: the process would be aborted. Nothing says that a `join()` is on but the modules in it.
+    A rank that has stopped takes part in DDP's exchanges only, and mistakes an exchange of counts
+    for one of them, which would abort the process. Only the modules in a `join()` show that one is
+    active.
     """
     for each in gc.get_objects():
         config = getattr(each, "_join_config", None) if Joinable in type(each).__mro__ else None
@@ -56,38 +58,38 @@ def refuse_join() -> None:
             raise RuntimeError(
                 "the ranks exchange the counts of every batch, and under DDP's join() a rank that "
                 "has run out of batches would not take part. Give all ranks the same number of "
-                "batches and leave join() out, write join(throw_on_early_termination=True), or let "
-                "each rank count its own rows with sync=False"
+                "batches and remove join(), write join(throw_on_early_termination=True), or let "
+                "each rank count its own samples with sync=False"
             )
 
 
 def exchange(sums: Tensor, group: dist.ProcessGroup | None) -> Tensor:
-    """The sums over all ranks. All ranks must come here, with sums of one shape."""
+    """The sums over all ranks. All ranks must call this, with sums of the same shape."""
     total = sums.clone()
     dist.all_reduce(total, group=group)
     return total
 
 
 def over_ranks(sync: bool | None, group: dist.ProcessGroup | None) -> Pool | None:
-    """The pool of the rows of all ranks, or None if nothing is to be exchanged."""
+    """The pool of the samples of all ranks, or None if nothing is exchanged."""
     size = ranks(sync, group)
     return None if size == 1 else lambda step, sums: (exchange(sums, group), size)
 
 
 def once(pool: Pool) -> Pool:
-    """The pool, asked once: whoever differentiates twice is given the same answer again."""
-    answers: list[tuple[Tensor, float]] = []
+    """The pool, called once: a second derivative gets the result of the first call again."""
+    results: list[tuple[Tensor, float]] = []
 
-    def ask(step: int, sums: Tensor) -> tuple[Tensor, float]:
-        if not answers:
-            answers.append(pool(step, sums))
-        return answers[0]
+    def first_result(step: int, sums: Tensor) -> tuple[Tensor, float]:
+        if not results:
+            results.append(pool(step, sums))
+        return results[0]
 
-    return ask
+    return first_result
 
 
 def pooled(pool: Pool, step: int, sums: Tensor) -> Tensor:
-    """The sums of all, through which the gradient reaches the own rows.
+    """The sums of all parts; their gradient flows into the own samples.
 
     >>> own = torch.tensor([2.0], requires_grad=True)
     >>> total = pooled(lambda step, sums: (sums + 5, 3.0), 0, own)

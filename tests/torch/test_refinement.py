@@ -13,14 +13,14 @@ from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
 import anyloss
-from anyloss.recipe.module import Voter, _balance, fit_module
-from anyloss.recipe.task import new_task
+from anyloss.recipe.target import new_target
 from anyloss.steps import Amplified
 from anyloss.thresholds import best_offsets
 from anyloss.torch import AnyLoss
+from anyloss.torch.refinement import ModuleEnsemble, _balance, refine
 
 torch.set_num_threads(1)
-quick = partial(fit_module, epochs=8, refine_epochs=4, optimizer=partial(torch.optim.Adam, lr=0.05))
+quick = partial(refine, epochs=8, refine_epochs=4, optimizer=partial(torch.optim.Adam, lr=0.05))
 
 
 def blobs(n=300, classes=2, seed=0, shares=None):
@@ -65,7 +65,7 @@ def assert_same(one, other):
         torch.testing.assert_close(mine, yours, atol=1e-4, rtol=1e-4)
 
 
-def f1_of_plain_and_of_vote(seed):
+def f1_of_plain_and_of_ensemble(seed):
     sets = [blobs(n, seed=10 * seed + n, shares=[0.92, 0.08]) for n in (1200, 1000, 4000)]
     (x, y), valid, (x_test, y_test) = [(rows, labels.float()) for rows, labels in sets]
     torch.manual_seed(seed)
@@ -79,30 +79,70 @@ def f1_of_plain_and_of_vote(seed):
             F.binary_cross_entropy_with_logits(plain(rows)[:, 0], labels).backward()
             optimizer.step()
     adam = partial(torch.optim.Adam, lr=0.01)
-    voter = fit_module(module, loader, valid=[valid], epochs=15, refine_epochs=8, optimizer=adam)
-    assert voter.end_score == pytest.approx(f1_score(valid[1], voter.predict(valid[0])))
-    called = plain(x_test)[:, 0].detach() > 0
-    return f1_score(y_test, called), f1_score(y_test, voter.predict(x_test))
+    ensemble = refine(module, loader, valid=[valid], epochs=15, refine_epochs=8, optimizer=adam)
+    assert ensemble.end_score == pytest.approx(f1_score(valid[1], ensemble.predict(valid[0])))
+    predicted = plain(x_test)[:, 0].detach() > 0
+    return f1_score(y_test, predicted), f1_score(y_test, ensemble.predict(x_test))
 
 
 @pytest.mark.slow("trains networks")
-def test_the_vote_beats_plain_cross_entropy_on_rows_it_did_not_see():
-    plain, vote = np.array([f1_of_plain_and_of_vote(seed) for seed in range(6)]).T
-    assert (vote > plain).sum() >= 5
-    assert (vote - plain).mean() > 0.02
+def test_the_ensemble_beats_plain_cross_entropy_on_rows_it_did_not_see():
+    plain, ours = np.array([f1_of_plain_and_of_ensemble(seed) for seed in range(6)]).T
+    assert (ours > plain).sum() >= 5
+    assert (ours - plain).mean() > 0.02
 
 
 def test_forward_is_the_logit_of_the_mean_probability():
     x, y = rare()
-    voter = quick(linear(), [(x, y)])
-    a, b = (m(x)[:, 0].detach() - voter.threshold_ for m in (voter.started, voter.refined))
+    ensemble = quick(linear(), [(x, y)])
+    a, b = (m(x)[:, 0].detach() - ensemble.threshold_ for m in (ensemble.started, ensemble.refined))
     assert not torch.equal(a, b)
     vote = (torch.tanh(a / 2) + torch.tanh(b / 2)) / 2
-    z = voter(x)
+    z = ensemble(x)
     assert z.shape == (400,)
     assert torch.equal(z > 0, vote > 0)
     torch.testing.assert_close(torch.sigmoid(z), (torch.sigmoid(a) + torch.sigmoid(b)) / 2)
-    assert torch.equal(voter.predict(x), (vote > 0).long())
+    assert torch.equal(ensemble.predict(x), (vote > 0).long())
+
+
+def stages(first, second):
+    """A function that makes the optimizer of the first stage, then that of the second."""
+    makers = iter((first, second))
+    return lambda parameters: next(makers)(parameters)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_validation_rows_guard_against_a_refinement_that_hurts(classes):
+    x, y = rare() if classes == 2 else blobs(classes=3)
+    valid = rare(seed=1) if classes == 2 else blobs(classes=3, seed=1)
+    adam, wild = partial(torch.optim.Adam, lr=0.05), partial(torch.optim.SGD, lr=1e4)
+    model = linear(1 if classes == 2 else 3)
+    found = refine(model, [(x, y)], valid=[valid], epochs=30, optimizer=stages(adam, wild))
+    assert found.share == 0.0
+    assert found.end_score == found.start_score
+    z = model(valid[0]).detach().squeeze(1) - found.threshold_
+    expected = (z > 0).long() if classes == 2 else z.argmax(1)
+    assert torch.equal(found.predict(valid[0]), expected)
+    unguarded = quick(linear(), [(rare()[0], rare()[1])])
+    assert unguarded.share == 0.5
+
+
+def test_a_refinement_that_helps_is_used_and_saved_with_its_share():
+    x, y = rare(2000)
+    valid = rare(2000, seed=1)
+    weak = partial(torch.optim.SGD, lr=0.01)  # a start far from its optimum
+    adam = partial(torch.optim.Adam, lr=0.05)
+    found = refine(linear(), [(x, y)], valid=[valid], epochs=2, refine_epochs=60,
+                   optimizer=stages(weak, adam))  # fmt: skip
+    assert found.share == 1.0
+    assert found.end_score == pytest.approx(f1_score(valid[1], found.predict(valid[0])))
+    assert found.end_score > found.start_score
+    z = found.refined(valid[0])[:, 0] - found.threshold_
+    torch.testing.assert_close(found(valid[0]), z)
+    fresh = ModuleEnsemble(linear(), linear(), torch.zeros(1), "binary")
+    fresh.load_state_dict(found.state_dict())
+    assert fresh.share == 1.0
+    assert torch.equal(fresh.predict(valid[0]), found.predict(valid[0]))
 
 
 class Member(nn.Module):
@@ -115,11 +155,11 @@ class Member(nn.Module):
 
 
 def test_forward_is_finite_and_keeps_the_sign_at_the_extremes():
-    voter = Voter(Member(0), Member(1), torch.zeros(1), "binary")
+    ensemble = ModuleEnsemble(Member(0), Member(1), torch.zeros(1), "binary")
     pairs = [[1e4, 1e4], [-1e4, -1e4], [1e4, -1e4], [1e-12, 0.0], [-1e-12, 0.0], [90.0, -50.0],
              [3e38, 3e38], [0.0, 0.0], [1e-9, 1e-9]]  # fmt: skip
     x = torch.tensor(pairs, requires_grad=True)
-    z = voter(x)
+    z = ensemble(x)
     assert z.isfinite().all()
     assert z.sign().tolist() == [1, -1, 0, 1, -1, 1, 1, 0, 1]
     assert z[0].item() == pytest.approx(1e4)
@@ -129,12 +169,12 @@ def test_forward_is_finite_and_keeps_the_sign_at_the_extremes():
 
 def test_multiclass_forward_is_the_log_of_the_mean_probability():
     x, y = blobs(classes=3, shares=[0.7, 0.2, 0.1])
-    voter = quick(linear(3), [(x, y)])
-    members = [m(x).detach() - voter.threshold_ for m in (voter.started, voter.refined)]
+    ensemble = quick(linear(3), [(x, y)])
+    members = [m(x).detach() - ensemble.threshold_ for m in (ensemble.started, ensemble.refined)]
     mean = sum(z.softmax(1) for z in members) / 2
-    torch.testing.assert_close(voter(x).exp(), mean)
-    assert torch.equal(voter.predict(x), mean.argmax(1))
-    far = Voter(nn.Identity(), nn.Identity(), torch.zeros(3), "multiclass")
+    torch.testing.assert_close(ensemble(x).exp(), mean)
+    assert torch.equal(ensemble.predict(x), mean.argmax(1))
+    far = ModuleEnsemble(nn.Identity(), nn.Identity(), torch.zeros(3), "multiclass")
     assert far(torch.tensor([[1e4, -1e4, 0.0]])).isfinite().all()
 
 
@@ -142,21 +182,21 @@ def test_the_threshold_is_the_best_one_for_the_logits_of_valid():
     x, y = rare()
     x_valid, y_valid = rare(seed=5)
     module = linear()
-    voter = quick(module, [(x, y)], "mcc", valid=[(x_valid, y_valid)])
+    ensemble = quick(module, [(x, y)], "mcc", valid=[(x_valid, y_valid)])
     z = module(x_valid)[:, 0].detach().numpy()
     best = anyloss.best_threshold(y_valid.numpy(), z, "mcc")
-    assert voter.threshold_.tolist() == [best.threshold]
-    assert voter.start_score == best.score
-    decided = (voter(x_valid) > 0).double().numpy()
-    assert voter.end_score == anyloss.score(y_valid.numpy(), decided, "mcc")
+    assert ensemble.threshold_.tolist() == [best.threshold]
+    assert ensemble.start_score == best.score
+    decided = (ensemble(x_valid) > 0).double().numpy()
+    assert ensemble.end_score == anyloss.score(y_valid.numpy(), decided, "mcc")
 
 
 def test_without_valid_the_training_rows_give_the_threshold():
     x, y = rare()
     module = linear()
-    voter = quick(module, list(zip(x.split(100), y.split(100), strict=True)))
+    ensemble = quick(module, list(zip(x.split(100), y.split(100), strict=True)))
     best = anyloss.best_threshold(y.numpy(), module(x)[:, 0].detach().numpy(), "f1")
-    assert (voter.threshold_.item(), voter.start_score) == tuple(best)
+    assert (ensemble.threshold_.item(), ensemble.start_score) == tuple(best)
 
 
 @pytest.mark.parametrize(
@@ -165,33 +205,33 @@ def test_without_valid_the_training_rows_give_the_threshold():
 def test_multiclass(metric, average):
     x, y = blobs(400, 3, shares=[0.7, 0.2, 0.1])
     module = linear(3)
-    voter = quick(module, [(x, y)], metric, average=average)
+    ensemble = quick(module, [(x, y)], metric, average=average)
     offsets, score = best_offsets(
         np.eye(3)[y.numpy()], module(x).detach().numpy(), anyloss.metric(metric),
         average="macro" if average == "auto" else average, multiclass=True, weight=np.ones(400),
     )  # fmt: skip
-    np.testing.assert_allclose(voter.threshold_, offsets, rtol=1e-6)
-    assert voter.start_score == pytest.approx(score)
-    decided = np.eye(3)[voter.predict(x).numpy()]
+    np.testing.assert_allclose(ensemble.threshold_, offsets, rtol=1e-6)
+    assert ensemble.start_score == pytest.approx(score)
+    decided = np.eye(3)[ensemble.predict(x).numpy()]
     reached = anyloss.score(y.numpy(), decided, metric, average=average)
-    assert voter.end_score == pytest.approx(reached)
+    assert ensemble.end_score == pytest.approx(reached)
     if (metric, average) == ("f1", "auto"):
         macro = partial(f1_score, y, average="macro")
-        assert reached == pytest.approx(macro(voter.predict(x)))
+        assert reached == pytest.approx(macro(ensemble.predict(x)))
         assert reached > macro(module(x).argmax(1)) + 0.02
 
 
 def test_multilabel():
     x, y = several()
     module = linear(3)
-    voter = quick(module, [(x, y)])
+    ensemble = quick(module, [(x, y)])
     logits = module(x).detach().numpy()
     for k in range(3):
         best = anyloss.best_threshold(y[:, k].numpy(), logits[:, k], "f1")
-        assert voter.threshold_[k].item() == pytest.approx(best.threshold, rel=1e-5)
-    assert voter.predict(x).shape == (300, 3)
-    reached = f1_score(y, voter.predict(x), average="macro")
-    assert voter.end_score == pytest.approx(reached)
+        assert ensemble.threshold_[k].item() == pytest.approx(best.threshold, rel=1e-5)
+    assert ensemble.predict(x).shape == (300, 3)
+    reached = f1_score(y, ensemble.predict(x), average="macro")
+    assert ensemble.end_score == pytest.approx(reached)
     assert reached > f1_score(y, module(x).detach() > 0, average="macro") + 0.02
 
 
@@ -226,11 +266,11 @@ def test_one_column_and_two_classes_are_the_same(average):
 def test_the_threshold_of_one_column_is_best_for_its_macro_average():
     x, y = rare(80)
     z = x[:, 0] - 1
-    voter = fit_module(Given(), [(z, y)], average="macro", start=False, refine_epochs=0)
+    ensemble = refine(Given(), [(z, y)], average="macro", start=False, refine_epochs=0)
     cuts = np.unique(z.numpy())
     best = max(f1_score(y, z.numpy() > cut, average="macro") for cut in cuts)
-    assert voter.start_score == voter.end_score == pytest.approx(best)
-    assert f1_score(y, voter.predict(z), average="macro") == pytest.approx(best)
+    assert ensemble.start_score == ensemble.end_score == pytest.approx(best)
+    assert f1_score(y, ensemble.predict(z), average="macro") == pytest.approx(best)
 
 
 @pytest.mark.parametrize("kind", ["binary", "multiclass", "multilabel"])
@@ -254,7 +294,7 @@ def test_every_class_has_the_same_part_of_the_cross_entropy(kind):
         "multilabel": np.array([[1.0, 0], [0, 1], [1, 1], [0, 1], [0, 0]]),
     }[kind]
     weight = np.array([1.0, 2, 1, 0.5, 3])
-    task = new_task(y, "f1", kind, weight=weight)
+    task = new_target(y, "f1", kind, weight=weight)
     negative, positive = _balance(task).numpy()
     if kind == "multiclass":
         rows = (y * positive).sum(axis=1, keepdims=True)
@@ -277,11 +317,11 @@ def test_the_start_is_plain_cross_entropy_in_place():
             F.binary_cross_entropy_with_logits(plain(rows)[:, 0], labels).backward()
             optimizer.step()
     batches = list(zip(x.split(150), y.split(150), strict=True))
-    voter = fit_module(module, batches, optimizer=lambda p: torch.optim.SGD(p, lr=0.5), epochs=3)
+    ensemble = refine(module, batches, optimizer=lambda p: torch.optim.SGD(p, lr=0.5), epochs=3)
     for mine, yours in zip(module.parameters(), plain.parameters(), strict=True):
         torch.testing.assert_close(mine, yours)
-    assert torch.equal(voter.started.weight, module.weight)
-    assert voter.started is not module
+    assert torch.equal(ensemble.started.weight, module.weight)
+    assert ensemble.started is not module
 
 
 def test_the_class_shares_are_those_of_all_batches_and_the_history_is_the_soft_score():
@@ -290,7 +330,7 @@ def test_the_class_shares_are_those_of_all_batches_and_the_history_is_the_soft_s
     before = deepcopy(module.state_dict())
     batches = list(zip(x.split(200), y.split(200), strict=True))
     told = []
-    voter = fit_module(
+    ensemble = refine(
         module, batches, "f1", start=False, refine_epochs=1, scale=7.0, cross_entropy=0.3,
         optimizer=lambda p: torch.optim.SGD(p, lr=0.5), on_epoch=lambda *news: told.append(news),
     )  # fmt: skip
@@ -302,29 +342,29 @@ def test_the_class_shares_are_those_of_all_batches_and_the_history_is_the_soft_s
     optimizer = torch.optim.SGD(hand.parameters(), lr=0.5)
     for rows, labels, share in zip(x.split(200), y.split(200), each.split(200), strict=True):
         optimizer.zero_grad()
-        z = hand(rows)[:, 0] - voter.threshold_
+        z = hand(rows)[:, 0] - ensemble.threshold_
         scores.append(loss.soft_score(z, labels).item())
         entropy = F.binary_cross_entropy_with_logits(z, labels, share)
         (loss(z, labels) + 0.3 * entropy).backward()
         optimizer.step()
-    torch.testing.assert_close(voter.refined.weight, hand.weight)
-    torch.testing.assert_close(voter.refined.bias, hand.bias)
-    assert voter.history == pytest.approx([np.mean(scores)])
-    assert told == [("metric", 1, voter.history[0])]
+    torch.testing.assert_close(ensemble.refined.weight, hand.weight)
+    torch.testing.assert_close(ensemble.refined.bias, hand.bias)
+    assert ensemble.history == pytest.approx([np.mean(scores)])
+    assert told == [("metric", 1, ensemble.history[0])]
 
 
 def test_on_epoch_is_told_both_stages():
     x, y = rare()
     told = []
-    voter = quick(linear(), [(x, y)], epochs=2, on_epoch=lambda *news: told.append(news))
+    ensemble = quick(linear(), [(x, y)], epochs=2, on_epoch=lambda *news: told.append(news))
     assert [news[:2] for news in told] == [
         ("cross-entropy", 1), ("cross-entropy", 2), *(("metric", k) for k in (1, 2, 3, 4)),
     ]  # fmt: skip
     start = F.binary_cross_entropy_with_logits(linear()(x)[:, 0], y).item()
     assert told[0][2] == pytest.approx(start)
     assert told[1][2] < start
-    assert [news[2] for news in told[2:]] == voter.history
-    assert voter.history[-1] > voter.history[0]
+    assert [news[2] for news in told[2:]] == ensemble.history
+    assert ensemble.history[-1] > ensemble.history[0]
 
 
 class Named(nn.Module):
@@ -341,9 +381,9 @@ def test_inputs_of_several_tensors():
     left, right = x[:, :2], x[:, 2:]
     plain = quick(linear(), [(x, y)])
     for many in ((left, right), [left, right], {"right": right, "left": left}):
-        voter = quick(Named(linear()), [(many, y)])
-        assert_same(voter, plain)
-        assert torch.equal(voter.predict(many), plain.predict(x))
+        ensemble = quick(Named(linear()), [(many, y)])
+        assert_same(ensemble, plain)
+        assert torch.equal(ensemble.predict(many), plain.predict(x))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.bool, torch.uint8])
@@ -372,24 +412,24 @@ def test_a_last_batch_of_one_row_is_matched():
 def test_small_and_large_types_of_floats():
     x, y = rare()
     for dtype, found in ((torch.bfloat16, torch.float32), (torch.float64, torch.float64)):
-        voter = quick(linear().to(dtype), [(x.to(dtype), y)])
-        assert voter.threshold_.dtype == voter(x.to(dtype)).dtype == found
-        assert voter.end_score == pytest.approx(f1_score(y, voter.predict(x.to(dtype))))
+        ensemble = quick(linear().to(dtype), [(x.to(dtype), y)])
+        assert ensemble.threshold_.dtype == ensemble(x.to(dtype)).dtype == found
+        assert ensemble.end_score == pytest.approx(f1_score(y, ensemble.predict(x.to(dtype))))
 
 
 @pytest.mark.parametrize("kind", ["binary", "multiclass"])
 def test_state_dict_round_trip(kind):
     x, y = rare() if kind == "binary" else blobs(classes=3)
     out = 1 if kind == "binary" else 3
-    voter = quick(linear(out), [(x, y)])
+    ensemble = quick(linear(out), [(x, y)])
     file = io.BytesIO()
-    torch.save(voter.state_dict(), file)
+    torch.save(ensemble.state_dict(), file)
     file.seek(0)
-    fresh = Voter(linear(out, 1), linear(out, 2), torch.zeros(out), kind)
-    assert not torch.equal(fresh(x), voter(x))
+    fresh = ModuleEnsemble(linear(out, 1), linear(out, 2), torch.zeros(out), kind)
+    assert not torch.equal(fresh(x), ensemble(x))
     fresh.load_state_dict(torch.load(file, weights_only=True))
-    assert torch.equal(fresh(x), voter(x))
-    assert torch.equal(fresh.predict(x), voter.predict(x))
+    assert torch.equal(fresh(x), ensemble(x))
+    assert torch.equal(fresh.predict(x), ensemble.predict(x))
 
 
 def test_modes_are_right_while_working_and_restored_afterwards():
@@ -405,20 +445,20 @@ def test_modes_are_right_while_working_and_restored_afterwards():
     module = nn.Sequential(Spy(), nn.BatchNorm1d(4), nn.Dropout(0.5), nn.Linear(4, 1)).eval()
     module[2].train()
     before = deepcopy(module.state_dict())
-    voter = quick(module, [(x, y)], epochs=2, refine_epochs=1, start=False)
+    ensemble = quick(module, [(x, y)], epochs=2, refine_epochs=1, start=False)
     for name, value in module.state_dict().items():
         assert torch.equal(value, before[name])
     assert [part.training for part in module] == [False, False, True, False]
     score, train = (False, False), (True, True)
-    assert seen == [score, train, score, score]  # the vote asks both members
-    assert not any(part.training for part in voter.modules())
-    assert voter.refined[1].num_batches_tracked == 1
-    voter.train()
-    voter.started.eval()
-    assert torch.equal(voter.predict(x), voter.predict(x))
-    assert voter.training
-    assert voter.refined[2].training
-    assert not voter.started[2].training
+    assert seen == [score, train, score]
+    assert not any(part.training for part in ensemble.modules())
+    assert ensemble.refined[1].num_batches_tracked == 1
+    ensemble.train()
+    ensemble.started.eval()
+    assert torch.equal(ensemble.predict(x), ensemble.predict(x))
+    assert ensemble.training
+    assert ensemble.refined[2].training
+    assert not ensemble.started[2].training
 
 
 def test_the_mode_is_restored_after_an_error():
@@ -439,22 +479,22 @@ def test_the_optimizer_is_made_twice_from_what_may_be_trained():
         made.append(parameters)
         return torch.optim.Adam(parameters, lr=0.05)
 
-    voter = fit_module(module, [(x, y)], epochs=2, refine_epochs=2, optimizer=optimizer)
+    ensemble = refine(module, [(x, y)], epochs=2, refine_epochs=2, optimizer=optimizer)
     assert [len(parameters) for parameters in made] == [2, 2]
     assert made[0][0] is module[1].weight
-    assert made[1][0] is voter.refined[1].weight
-    assert torch.equal(voter.refined[0].weight, frozen)
-    assert not torch.equal(voter.refined[1].weight, module[1].weight)
+    assert made[1][0] is ensemble.refined[1].weight
+    assert torch.equal(ensemble.refined[0].weight, frozen)
+    assert not torch.equal(ensemble.refined[1].weight, module[1].weight)
 
 
 def test_refining_for_no_epochs_is_the_start_with_its_threshold():
     x, y = rare()
-    voter = quick(linear(), [(x, y)], refine_epochs=0)
-    assert voter.history == []
-    assert voter.end_score == voter.start_score
-    z = voter.started(x)[:, 0] - voter.threshold_
-    assert torch.equal(voter.predict(x) == 1, z > 0)
-    torch.testing.assert_close(voter(x), z)
+    ensemble = quick(linear(), [(x, y)], refine_epochs=0)
+    assert ensemble.history == []
+    assert ensemble.end_score == ensemble.start_score
+    z = ensemble.started(x)[:, 0] - ensemble.threshold_
+    assert torch.equal(ensemble.predict(x) == 1, z > 0)
+    torch.testing.assert_close(ensemble(x), z)
 
 
 class Once:
@@ -471,8 +511,8 @@ class Once:
 X, Y = rare(40)
 THREE = blobs(40, 3)[1]
 BAD = [
-    ([], {}, ValueError, "no batch in .*DataLoader or list"),
-    ((batch for batch in [(X, Y)]), {}, ValueError, "no batch in <generator.*many passes"),
+    ([], {}, ValueError, "no batch in .*DataLoader or a list"),
+    ((batch for batch in [(X, Y)]), {}, ValueError, "no batch in <generator.*many times"),
     (Once([(X, Y)]), {}, ValueError, "no batch in .*Once"),
     ([(X, Y)], {"valid": []}, ValueError, "no batch"),
     ([X], {}, TypeError, r"\(x, y\) or \(x, y, weight\); got Tensor"),
@@ -482,9 +522,14 @@ BAD = [
     ([(X, Y * 2)], {}, ValueError, r"labels must lie in \[0, 1\].*got 0.0 to 2.0"),
     ([(X, Y * 2 - 1)], {}, ValueError, r"labels must lie in \[0, 1\].*got -1.0"),
     ([(X, Y * 0.5)], {}, ValueError, r"labels must be 0 or 1 .*got \[0.  0.5\]"),
-    ([(X, Y * 0)], {}, ValueError, r"labels .* differ; got \[0.\]"),
-    ([(X, Y, 1 - Y)], {}, ValueError, "labels .* differ"),
-    ([(X, Y)], {"valid": [(X, Y * 0 + 1)]}, ValueError, r"labels .* differ; got \[1.\]"),
+    ([(X, Y * 0)], {}, ValueError, r"labels .* more than one class; got \[0.\]"),
+    ([(X, Y, 1 - Y)], {}, ValueError, "labels .* more than one class"),
+    (
+        [(X, Y)],
+        {"valid": [(X, Y * 0 + 1)]},
+        ValueError,
+        r"labels .* more than one class; got \[1.\]",
+    ),
     ([(X, Y[:30])], {}, ValueError, r"shape of the scores, \(40,\); got \(30,\)"),
     ([(X, torch.eye(2)[Y.long()])], {}, ValueError, r"shape of the scores, \(40,\); got \(40, 2\)"),
     ([(X, Y, Y[:, None])], {}, ValueError, r"weights \(n,\); got \(40,\), \(40, 1\)"),
@@ -499,7 +544,7 @@ BAD = [
         TypeError,
         "such as torch.optim.SGD",
     ),
-    ([(X, Y)], {"epochs": -1}, ValueError, "expected epochs from 0 on; got -1"),
+    ([(X, Y)], {"epochs": -1}, ValueError, "epochs and refine_epochs must be at least 0; got -1"),
 ]
 
 
@@ -514,11 +559,11 @@ def test_errors_before_anything_is_trained(loader, options, error, message):
 WRONG = [
     (linear(3), X, THREE + 1, ValueError, r"labels must lie in \[0, 2\].*got 1 to 3"),
     (linear(3), X, THREE.float(), TypeError, "must be integers"),
-    (linear(3), X, THREE * 0, ValueError, r"differ; got \[0\]"),
-    (linear(3), X, torch.zeros(40, 3), ValueError, "differ"),
+    (linear(3), X, THREE * 0, ValueError, r"more than one class; got \[0\]"),
+    (linear(3), X, torch.zeros(40, 3), ValueError, "more than one class"),
     (linear(3), X, torch.zeros(40, 2), ValueError, r"class indices of shape \(40,\)"),
     (linear(3), X[:, None], THREE, ValueError, r"logits \(n,\) or \(n, C\).*got \(40, 1, 3\)"),
-    (nn.LSTM(4, 1), X, Y, TypeError, "module.x. must give logits, a float tensor; got tuple"),
+    (nn.LSTM(4, 1), X, Y, TypeError, "model.x. must return logits, a float tensor; got tuple"),
 ]
 
 
@@ -530,12 +575,12 @@ def test_errors_of_several_classes_and_shapes(module, x, y, error, message):
 
 def test_valid_must_be_labelled_like_the_loader():
     with pytest.raises(
-        ValueError, match="valid must be labelled like loader.*multiclass.*multilabel"
+        ValueError, match="valid must have the task and classes of loader.*multiclass.*multilabel"
     ):
         quick(linear(3), [(X, THREE)], valid=[(X, torch.eye(3)[THREE])])
 
 
-def test_a_start_that_diverges_is_told():
+def test_a_start_that_diverges_is_an_error():
     with pytest.raises(ValueError, match="finite.*learning rate"):
         quick(linear(), [(X, Y)], optimizer=lambda p: torch.optim.SGD(p, lr=float("inf")))
 
@@ -544,6 +589,6 @@ def test_a_frozen_module_is_refused_and_weights_may_be_arrays():
     x = torch.linspace(-3, 3, 200)[:, None]
     batch = (x, x[:, 0] > 1, np.ones(200))
     with pytest.raises(ValueError, match="no parameter to train"):
-        fit_module(nn.Linear(1, 1).requires_grad_(False), [batch])
-    found = fit_module(nn.Linear(1, 1), [batch], optimizer=torch.optim.Rprop)
+        refine(nn.Linear(1, 1).requires_grad_(False), [batch])
+    found = refine(nn.Linear(1, 1), [batch], optimizer=torch.optim.Rprop)
     assert found.predict(x[::99]).tolist() == [0, 0, 1]

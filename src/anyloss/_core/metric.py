@@ -1,0 +1,169 @@
+"""What a metric is: a function of the four counts, with parameters and a few known properties.
+
+`named` registers the metrics of `anyloss.metrics`; `Metric` is a metric that is ready to use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import wraps
+from typing import Any
+
+import numpy as np
+
+from anyloss._core.backend import NUMPY, Array
+from anyloss._core.cell import Cell
+from anyloss._core.formula import CELLS
+
+MetricFunction = Callable[..., Any]
+MetricSpec = str | MetricFunction
+ClassSums = tuple[MetricFunction, MetricFunction]
+
+METRICS: dict[str, MetricFunction] = {}  # every name of every metric
+TITLES: dict[MetricFunction, str] = {}
+TEXTBOOK: dict[MetricFunction, MetricFunction] = {}  # the formulas, without safe arithmetic
+# The forms for several classes, see `named`.
+SUMMED_FORMS: dict[MetricFunction, ClassSums] = {}
+RECALL_MEANS: dict[MetricFunction, int] = {}
+
+
+def named(
+    title: str,
+    *aliases: str,
+    class_sums: ClassSums | None = None,
+    recall_mean: int | None = None,
+) -> Callable[[MetricFunction], MetricFunction]:
+    """Register a metric under its own name and its aliases, and make it safe for plain numbers.
+
+    A metric may have a form of its own for several classes, which equals the binary metric for two
+    classes. It is computed from the counts of each class against the rest. `class_sums` is a pair
+    of functions: the first one computes parts from the counts of a class, and the second one
+    combines the sums of these parts over the classes. `recall_mean` is the power of a mean of the
+    classes' recalls: 1 for the arithmetic, 0 for the geometric and -1 for the harmonic mean.
+    """
+
+    def register(function: MetricFunction) -> MetricFunction:
+        @wraps(function)
+        def safe(tp: Array, fn: Array, fp: Array, tn: Array, **params: float) -> Array:
+            return evaluate(function, tp, fn, fp, tn, params)
+
+        TITLES[safe], TEXTBOOK[safe] = title, function
+        if class_sums is not None:
+            SUMMED_FORMS[safe] = class_sums
+        if recall_mean is not None:
+            RECALL_MEANS[safe] = recall_mean
+        for name in (function.__name__, *aliases):
+            METRICS[name] = safe
+        return safe
+
+    return register
+
+
+def evaluate(
+    function: MetricFunction, tp: Array, fn: Array, fp: Array, tn: Array, params: Mapping[str, Any]
+) -> Array:
+    """Call a metric by keyword; floats and NumPy arrays are wrapped for safe arithmetic."""
+    if type(tp) is Cell:
+        result = function(tp=tp, fn=fn, fp=fp, tn=tn, **params)
+        return result if type(result) is Cell else tp * 0.0 + result  # a constant function
+    given = (tp, fn, fp, tn)
+    if all(isinstance(x, int | float | np.number) for x in given):
+        cells = [Cell(float(x)) for x in given]
+    elif all(isinstance(x, int | float | np.number | np.ndarray) for x in given):
+        cells = [Cell(np.asarray(x, dtype=float), backend=NUMPY) for x in given]
+    else:
+        return function(tp=tp, fn=fn, fp=fp, tn=tn, **params)
+    result = function(**dict(zip(CELLS, cells, strict=True)), **params)
+    return result.value if isinstance(result, Cell) else result
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A metric that is ready to use; `anyloss.metric` makes it.
+
+    A metric is called with the four counts, `m(tp, fn, fp, tn)`, by position or by keyword. The
+    counts are numbers or NumPy arrays. A division by zero gives 0, with a derivative of 0. Equal
+    metrics have equal hashes.
+
+    Attributes:
+        name (str): the name in `anyloss.METRICS`, the text of the formula, or the name of the
+            function.
+        function (callable): the function of `tp, fn, fp, tn`.
+        params (dict): the parameters of the metric, such as `{"beta": 2}`.
+        undefined_without (tuple of bool): whether a perfect decision gives 0/0 without a positive
+            sample, and without a negative sample.
+
+    Examples:
+        >>> from anyloss import metric
+        >>> metric("f1")(tp=6, fn=2, fp=2, tn=90)
+        0.75
+        >>> metric("fbeta", beta=2)
+        metric('fbeta', beta=2)
+        >>> metric("f1").undefined_without, metric("specificity").undefined_without
+        ((True, False), (False, True))
+    """
+
+    name: str
+    function: MetricFunction
+    params: Mapping[str, float] = field(default_factory=dict)
+    undefined_without: tuple[bool, bool] = field(default=(False, False), compare=False, repr=False)
+
+    def __call__(self, tp: Array, fn: Array, fp: Array, tn: Array) -> Array:
+        try:
+            if type(tp) is Cell and not self.params and self.function in TEXTBOOK:
+                return TEXTBOOK[self.function](tp, fn, fp, tn)  # straight to the formula
+            return evaluate(self.function, tp, fn, fp, tn, self.params)
+        except ArithmeticError as error:
+            raise ValueError(
+                f"metric {self.name!r} is not finite for these counts: {error}"
+            ) from error
+        except TypeError as error:
+            raise TypeError(
+                f"metric {self.name!r} could not be computed: {error}. A metric is a function of "
+                "tp, fn, fp, tn that uses + - * / and ** only (x**0.5 for a root)"
+            ) from error
+
+    @property
+    def is_named(self) -> bool:
+        """Whether the metric is one of `anyloss.METRICS`, not a user's formula or function."""
+        return self.function in TEXTBOOK
+
+    @property
+    def title(self) -> str:
+        """The title of a named metric, such as "Precision"; otherwise its name."""
+        return TITLES[self.function] if self.is_named else self.name
+
+    @property
+    def meaning(self) -> str:
+        """The first line of a named metric's docstring, to follow its title; otherwise "".
+
+        >>> from anyloss import metric
+        >>> metric("f1").title, metric("f1").meaning
+        ('F1', 'the harmonic mean of precision and recall')
+        """
+        text = (self.function.__doc__ or "").partition("\n")[0] if self.is_named else ""
+        return (text[:1].lower() + text[1:]).removesuffix(".")
+
+    @property
+    def has_own_form(self) -> bool:
+        """Whether the metric has a form of its own for several classes."""
+        return self.function in SUMMED_FORMS or self.function in RECALL_MEANS
+
+    def undefined(self, counts: Iterable[Array]) -> Array:
+        """True where the formula is 0/0 at these counts: NumPy arrays or a framework's tensors."""
+        function = TEXTBOOK.get(self.function, self.function)
+        cells = dict(zip(CELLS, counts, strict=True))
+        if isinstance(cells["tp"], np.ndarray | np.number):
+            with np.errstate(all="ignore"):
+                value = function(**cells, **self.params)
+        else:
+            value = function(**cells, **self.params)
+        return value != value  # NaN only
+
+    def __hash__(self) -> int:  # a static argument of jax.jit needs a hash
+        return hash((self.name, *sorted(self.params.items())))
+
+    def __repr__(self) -> str:
+        params = "".join(f", {key}={value!r}" for key, value in self.params.items())
+        return f"metric({self.name!r}{params})"

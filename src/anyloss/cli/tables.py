@@ -1,0 +1,236 @@
+"""The commands for tables: `fit`, `predict`, `compare`, `export` and `demo`."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from anyloss.cli.arguments import (
+    NETWORK,
+    add_command,
+    add_folds,
+    add_format,
+    add_model_folder,
+    add_out,
+    add_table,
+    table_options,
+)
+
+
+def add_fit(commands: Any) -> None:
+    """Declare `anyloss fit`."""
+    text = """Fit a model to a table, evaluate it and write a report. The model is trained for a
+    metric, and evaluated on rows that it has not seen. The model, its scores and the report
+    (report.html) are written to a folder."""
+    fit = add_command(commands, "fit", _fit, text)
+    add_table(fit)
+    add_out(fit, "FOLDER", "The folder of the model. An older model in it is replaced.")
+    fit.add_argument(
+        "--model",
+        default="auto",
+        help=f"The model: linear, {NETWORK}, lightgbm, or auto for the best of them on held-out "
+        "training rows. Default: auto.",
+    )
+    fit.add_argument(
+        "--test-share",
+        type=float,
+        default=0.2,
+        metavar="SHARE",
+        help="The share of rows to evaluate the model on. Default: 0.2.",
+    )
+    fit.add_argument(
+        "--log-dir", type=Path, metavar="FOLDER", help="A folder for TensorBoard logs."
+    )
+
+
+def _fit(given: argparse.Namespace) -> None:
+    options = {"model": given.model, "test_share": given.test_share}
+    _run_fit(given, {**table_options(given), **options}, given.log_dir)
+
+
+def _run_fit(given: argparse.Namespace, table: dict[str, Any], log_dir: Path | None = None) -> None:
+    from anyloss import report
+    from anyloss.recipe.folder import check_place
+    from anyloss.tabular import fit_table, save
+    from anyloss.tabular.logs import check_logs, write_logs
+
+    check_place(given.out)
+    if given.out.exists():
+        _print_stage(f"{given.out} holds an older model, which will be replaced")
+    if log_dir is not None:
+        check_logs()
+    result = fit_table(**table, verbose=True, on_stage=_print_stage)
+    result = replace(result, settings=result.settings | {"command": shlex.join(given.command_line)})
+    save(result, given.out, {"report.html": lambda path: report.write(result, path)})
+    if log_dir is not None:
+        write_logs(result, log_dir)
+    _print_result(result, given.out)
+
+
+def _print_stage(text: str) -> None:
+    from rich.console import Console
+
+    Console(stderr=True).print(text, style="dim", markup=False, highlight=False)
+
+
+def _print_warnings(warnings: Any) -> None:
+    for text in warnings:
+        print(f"warning: {text}")
+
+
+def _print_result(result: Any, out: Path) -> None:
+    rarer = "" if result.settings["positive_named"] else " (the rarer class)"
+    low, high = result.interval
+    _print_warnings(result.warnings)
+    for name, value in result.candidates.items():
+        print(f"candidate {name}: {value:.4f} on held-out training rows")
+    print(f"model: {result.model_name}")
+    print(f"positive class: {result.target} = {result.positive}{rarer}")
+    print(
+        f"{result.metric} on {result.facts['test_rows']} test rows: {result.score:.4f} (95 % "
+        f"interval: {low:.4f} to {high:.4f})"
+    )
+    print("baselines on the same rows (difference: model minus baseline):")
+    for each in result.baselines:
+        low, high = each.interval
+        print(
+            f"  {each.name}: {each.score:.4f} (difference {each.difference:+.4f}, 95 % interval: "
+            f"{low:+.4f} to {high:+.4f})"
+        )
+    print(f"Wrote the model to {out}")
+    print(f"Wrote the report to {out / 'report.html'}")
+
+
+def add_predict(commands: Any) -> None:
+    """Declare `anyloss predict`."""
+    text = """Predict the class of each row of a file. The output has the columns 'prediction' and
+    'decision_value' (from 0 to 1; above 0.5 the prediction is the positive class), after the id
+    column if there is one. The file may be larger than the memory."""
+    predict = add_command(commands, "predict", _predict, text)
+    add_model_folder(predict)
+    predict.add_argument("data", type=Path, help="The rows: a CSV or Parquet file.")
+    add_out(predict, "FILE", "The output: .csv or .parquet.")
+    predict.add_argument(
+        "--id",
+        metavar="COLUMN",
+        help="A column to copy to the output. Default: the id column of the fit.",
+    )
+    add_format(predict)
+
+
+def _predict(given: argparse.Namespace) -> None:
+    from anyloss.tabular import load, predict_table
+
+    model, warnings = load(given.model), dict[str, list[str]]()
+
+    def keep(text: str) -> None:  # a warning may occur in each part of the file
+        warnings.setdefault(text.split(" (")[0], []).append(text)
+
+    with _counter("rows") as on_rows:
+        rows = predict_table(
+            model, given.data, given.out, id_column=given.id, separator=given.separator,
+            encoding=given.encoding, on_rows=on_rows, on_warning=keep,
+        )  # fmt: skip
+    _print_warnings(
+        first + (f", and in {len(more)} more parts of the file" if more else "")
+        for first, *more in warnings.values()
+    )
+    print(f"Wrote {rows} predictions to {given.out}")
+
+
+@contextmanager
+def _counter(label: str) -> Iterator[Any]:
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn
+
+    text = TextColumn("{task.description} {task.completed:,.0f}")
+    with Progress(SpinnerColumn(), text, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(label, total=None)
+        yield lambda done: bar.update(task, completed=done)
+
+
+def add_compare(commands: Any) -> None:
+    """Declare `anyloss compare`."""
+    text = """Compare anyloss with the usual methods on a table. These are cross-entropy (threshold
+    0.5, tuned threshold, class weights), SMOTE and LightGBM, if they are installed. All methods
+    are trained and tested on the same repeated folds, and one of them is recommended. An
+    interrupted command continues where it stopped if it is run again."""
+    compare = add_command(commands, "compare", _compare, text)
+    add_table(compare)
+    compare.add_argument(
+        "--model", default="linear", help=f"The model: linear or {NETWORK}. Default: linear."
+    )
+    add_folds(compare, repeats=3, rows=20_000, of="the table")
+    compare.add_argument(
+        "--journal",
+        type=Path,
+        metavar="FILE",
+        help="The file that keeps the finished folds. Default: NAME-compare-KEY.jsonl in the "
+        "current folder.",
+    )
+
+
+def _compare(given: argparse.Namespace) -> None:
+    from anyloss.cli.progress import progress
+    from anyloss.tabular.comparing import compare_table, recommendation
+
+    table = table_options(given)
+    options = (table, given.model, given.folds, given.repeats, given.rows)
+    key = hashlib.sha256(repr(options).encode()).hexdigest()[:8]  # one journal per comparison
+    journal = given.journal or Path(f"{given.data.name.split('.')[0]}-compare-{key}.jsonl")
+    with progress("folds x methods", stderr=True) as on_progress:
+        found = compare_table(
+            **table, journal=journal, model=given.model, folds=given.folds,
+            repeats=given.repeats, rows=given.rows, on_progress=on_progress,
+        )  # fmt: skip
+    _print_warnings(found.warnings)
+    folds = f"{given.repeats} x {given.folds} folds (repeats x folds)"
+    print(f"Mean {found.metric} over {folds} of {found.rows} rows")
+    print(f"{'method':<32}{'score':>8}{'anyloss - method':>19}   95 % interval")
+    for each in found.baselines:
+        low, high = each.interval
+        difference = f"{each.difference:>+19.4f}   {low:+.4f} to {high:+.4f}"
+        print(f"{each.name:<32}{each.score:>8.4f}{difference}")
+    print(f"{'anyloss':<32}{found.score:>8.4f}")
+    print(recommendation(found))
+
+
+def add_demo(commands: Any) -> None:
+    """Declare `anyloss demo`."""
+    text = """Fit a model to a data set of scikit-learn. A linear model is trained for F1 on the
+    breast cancer data (malignant or benign), and written to a folder with its report."""
+    demo = add_command(commands, "demo", _demo, text)
+    text = "The folder of the model. Default: anyloss-demo."
+    add_out(demo, "FOLDER", text, Path("anyloss-demo"))
+
+
+def _demo(given: argparse.Namespace) -> None:
+    from sklearn.datasets import load_breast_cancer
+
+    found = load_breast_cancer(as_frame=True)
+    frame = found.data.assign(diagnosis=found.target_names[found.target])
+    _run_fit(given, {"source": frame, "target": "diagnosis", "metric": "f1", "model": "linear"})
+
+
+def add_export(commands: Any) -> None:
+    """Declare `anyloss export`."""
+    text = """Convert a model folder to ONNX. The model becomes one graph, from the columns of the
+    table to the label and the decision value. Linear models and networks can be exported. The
+    command needs the package onnx."""
+    export = add_command(commands, "export", _export, text)
+    add_model_folder(export)
+    export.add_argument("out", type=Path, help="The output: .onnx.")
+
+
+def _export(given: argparse.Namespace) -> None:
+    from anyloss.tabular import load
+    from anyloss.tabular.onnx import export
+
+    export(load(given.model), given.out)
+    print(f"Wrote the ONNX model to {given.out}")

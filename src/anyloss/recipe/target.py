@@ -1,0 +1,197 @@
+"""What a classifier is trained for: the labels, their weights, the metric and the task.
+
+Logits have the axes `(members, samples, classes)`, labels `(samples, classes)`, with one column for
+a binary task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import expit
+
+from anyloss._core.backend import NUMPY, Array, softmax_back
+from anyloss._core.counts import counts_of_sums
+from anyloss._core.functions import score
+from anyloss._core.gradient import sample_derivatives
+from anyloss._core.scoring import check_average
+from anyloss._core.shapes import Layout, resolve_average
+from anyloss.metrics import Metric, MetricSpec
+from anyloss.metrics import metric as find_metric
+from anyloss.recipe.skeleton import HeldOutScores
+from anyloss.steps import Hard, Step, Uniform
+from anyloss.thresholds import best_offsets, best_threshold
+
+
+class Target(NamedTuple):
+    """Labels `(samples, classes)`, weights, the metric, and the meaning of the columns."""
+
+    y: Array
+    weight: Array
+    metric: Metric
+    layout: Layout
+
+    def offsets(self, z: Array) -> tuple[Array, float]:
+        """The offsets of logits `(samples, classes)` with the best score, and that score."""
+        y, task, average = self.y, self.layout.task, self.layout.average
+        if average != "binary":
+            if task == "binary":  # the column as two classes
+                y, z = np.hstack([1 - y, y]), np.hstack([np.zeros_like(z), z])
+            offsets, reached = best_offsets(
+                y, z, self.metric, average=average, multiclass=task != "multilabel",
+                weight=self.weight,
+            )  # fmt: skip
+            return (np.diff(offsets) if task == "binary" else offsets), reached
+        column = z[:, 0] if task == "binary" else z[:, 1] - z[:, 0]
+        found = best_threshold(y[:, -1], column, self.metric, weight=self.weight)
+        at = np.array([found.threshold])
+        return (at if task == "binary" else np.append(0.0, at)), found.score
+
+    def score(self, decision: Array) -> float:
+        """The metric of decision values: a class is predicted above 0, or by arg-max."""
+        if self.layout.task == "multiclass":
+            predicted = np.arange(self.y.shape[1]) == decision.argmax(axis=1)[:, None]
+        else:
+            predicted = decision > 0
+        return self._score(predicted.astype(float), Hard())
+
+    def soft_score(self, p: Array) -> float:
+        """The metric of soft decisions `(samples, classes)`: the probabilities themselves."""
+        return self._score(p, Uniform())
+
+    def held_out(self, decision: Array) -> HeldOutScores:
+        """The hard and the soft score of decision values, as `decision_values` gives them."""
+        p = decision if self.layout.task == "multiclass" else (1 + decision) / 2
+        return HeldOutScores(self.score(decision), self.soft_score(p))
+
+    def _score(self, predicted: Array, step: Step) -> float:
+        one = self.layout.task == "binary"
+        return float(
+            score(
+                self.y[:, 0] if one else self.y,
+                predicted[:, 0] if one else predicted,
+                self.metric,
+                step=step,
+                average=self.layout.average,
+                weight=self.weight,
+                task=self.layout.task,  # type: ignore[arg-type]
+            )
+        )
+
+
+def new_target(
+    y: Array,
+    metric: MetricSpec | Metric,
+    task: str,
+    average: str | None = "auto",
+    weight: Array | None = None,
+) -> Target:
+    """A target from labels `(samples,)` or `(samples, classes)` of 0 and 1; one-hot for multiclass.
+
+    >>> new_target(np.array([0.0, 1.0]), "f1", "binary").layout.average
+    'binary'
+    """
+    y = np.asarray(y, dtype=float)
+    y = y.reshape(len(y), -1)
+    chosen = find_metric(metric)
+    check_average(chosen, average)
+    average = resolve_average(average, task, y.shape[1], chosen.has_own_form)
+    if average is None:
+        raise ValueError(
+            "average=None gives one score per class, but training needs one number; use 'macro', "
+            "'micro' or 'weighted'"
+        )
+    weight = np.ones(len(y)) if weight is None else np.asarray(weight, dtype=float)
+    return Target(y, weight, chosen, Layout(task, average, y.shape[1]))
+
+
+def positive_class(classes: Array, index: Array, pos_label: Any, weight: Array | None) -> int:
+    """The index of the positive one of two classes: `pos_label`, or by default the rarer one.
+
+    >>> positive_class(np.array(["no", "yes"]), np.array([0, 0, 1]), None, None)
+    1
+    """
+    if pos_label is None:
+        first, second = np.bincount(index, weights=weight, minlength=2)
+        return 0 if first < second else 1
+    found = np.flatnonzero(classes == pos_label)
+    if len(found) != 1:
+        raise ValueError(
+            f"pos_label must be one of the classes {classes.tolist()}; got {pos_label!r}"
+        )
+    return int(found[0])
+
+
+def check_known(y: Array, classes: Array) -> None:
+    """Raise an error for labels that are none of the classes.
+
+    >>> check_known(np.array([0, 2, 2]), np.array([0, 1]))
+    Traceback (most recent call last):
+        ...
+    ValueError: y contains classes that were not present in fit: [2]
+    """
+    unknown = sorted({repr(x) for x in set(y.ravel().tolist()) - set(classes.tolist())})
+    if unknown:
+        shown = ", ".join(unknown[:5])
+        raise ValueError(f"y contains classes that were not present in fit: [{shown}]")
+
+
+def probabilities(z: Array, task: str) -> Array:
+    """The sigmoid of each logit, or the softmax over the classes."""
+    if task == "multiclass":
+        e = np.exp(z - z.max(axis=-1, keepdims=True))
+        share: Array = e / e.sum(axis=-1, keepdims=True)
+        return share
+    sigmoid: Array = expit(z)
+    return sigmoid
+
+
+def decision_values(z: Array, task: str, shares: Array | None = None) -> Array:
+    """The mean probability over the members, moved to -1 .. 1 (multiclass: left in 0 .. 1).
+
+    `shares` `(members, samples)` weigh the members for each sample; by default all weigh alike.
+    """
+    p = probabilities(z, task)
+    mean: Array = p.mean(axis=0) if shares is None else (shares[..., None] * p).sum(axis=0)
+    return mean if task == "multiclass" else 2 * mean - 1
+
+
+def cross_entropy(z: Array, y: Array, task: str) -> Array:
+    """The cross-entropy of each sample."""
+    if task == "multiclass":
+        top = z.max(axis=-1)
+        total = np.log(np.exp(z - top[..., None]).sum(axis=-1)) + top
+        loss: Array = total - (y * z).sum(axis=-1)
+        return loss
+    return (np.logaddexp(0.0, z) - y * z).sum(axis=-1)
+
+
+def soft_metric(target: Target, weight: Array) -> Callable[[Array], tuple[Array, Array]]:
+    """A function of logits: the soft score of each member, and its gradient by the logits.
+
+    The soft decision is the probability itself. `weight` has the axes `(members, samples)`.
+    """
+    task, y = target.layout.task, target.y
+    weight = np.asfortranarray(weight)[..., None]  # in memory as `forward` lays out its logits
+    positives = np.einsum("mnk,nc->mc", weight, y)[:, None]
+    total = np.broadcast_to(weight.sum(axis=1, keepdims=True), positives.shape)
+
+    def gradient(z: Array) -> tuple[Array, Array]:
+        p = probabilities(z, task)
+        parts = weight * p
+        predicted = parts.sum(axis=1, keepdims=True)
+        true_positives = np.einsum("nc,mnc->mc", y, parts)[:, None]
+        counts = counts_of_sums(predicted, true_positives, positives, total)
+        score, d_positive, d_negative = sample_derivatives(counts, target.metric, target.layout)
+        found = y * (d_positive - d_negative)
+        found += d_negative
+        if task == "multiclass":
+            found *= weight
+            return score.reshape(-1), softmax_back(found, p, NUMPY)
+        found *= parts
+        found *= 1 - p
+        return score.reshape(-1), found
+
+    return gradient
