@@ -5,9 +5,14 @@ BIN := $(VENV)/bin
 OLDEST := .venv-oldest
 TENSORFLOW := .venv-tensorflow
 KERAS_TESTS := tests/keras tests/peers/test_keras.py tests/test_agreement.py tests/test_tasks.py
-# The tests of what stands on NumPy, SciPy, scikit-learn, pandas and the boosting libraries.
+# The tests of what needs NumPy, SciPy, scikit-learn, pandas and the boosting libraries. Left out:
+# - scikit-learn 1.6 gives its own check of weights other labels for repeated rows (corrected in 1.7);
+# - a test compares with scipy.stats.bootstrap(rng=), which SciPy has from 1.15 on;
+# - a test expects equal bits, but NumPy 1.26 rounds a product differently by the number of its rows.
 OLDEST_TESTS := tests/core tests/recipe tests/boosting tests/tabular tests/report tests/cli \
-	tests/benchmark tests/torch tests/test_sklearn.py tests/test_agreement.py tests/peers/test_imblearn.py
+	tests/benchmark tests/torch tests/test_sklearn.py tests/test_agreement.py tests/peers/test_imblearn.py \
+	-k "not (test_boosting_estimators and equivalence) and not bootstrap_of_the_rows \
+	and not depend_on_the_parts"
 INSTALL := pip install --quiet --disable-pip-version-check
 # The constraints name the versions that are tested; torch's is the one whose build needs no GPU.
 EDITABLE := $(INSTALL) --constraint constraints.txt --editable
@@ -31,17 +36,19 @@ lint: $(VENV)/installed-dev
 types: $(VENV)/installed-dev
 	$(BIN)/mypy
 
-# The quick tests. `make test-all` adds those marked slow, the Keras tests on JAX, and the coverage.
+# The quick tests. `make test-all` adds those marked slow, the Keras tests on JAX, and the coverage,
+# which is measured with `COVERAGE=yes` only, because it costs time.
 tests: $(VENV)/installed-dev
 	$(RUN) $(BIN)/python -m pytest -n 2 -m "not slow" --durations=10 \
-		--cov --cov-report= --cov-fail-under=0
+		$(if $(COVERAGE),--cov --cov-report= --cov-fail-under=0)
 
-test-all: test test-slow
+test-all:
+	$(MAKE) test test-slow COVERAGE=yes
 
 test-slow: $(VENV)/installed-dev
 	$(RUN) $(BIN)/python -m pytest -n 2 -m slow --dist worksteal --durations=20
 	$(RUN) KERAS_BACKEND=jax $(BIN)/python -m pytest -n 2 -k keras $(KERAS_TESTS) \
-		--cov --cov-append --cov-report=term-missing
+		$(if $(COVERAGE),--cov --cov-append --cov-report=term-missing)
 
 # The oldest supported versions of the libraries, in an environment of their own.
 test-oldest: $(OLDEST)/installed

@@ -12,7 +12,7 @@ import pandas as pd
 from anyloss._core.backend import Array
 
 
-class Samples(NamedTuple):
+class LabelledData(NamedTuple):
     """The features of a data set, ready for training, and its labels 0.0 and 1.0."""
 
     X: Array
@@ -32,7 +32,7 @@ def standardised(X: Any) -> Array:
     return np.asarray((table - table.mean()) / deviation, dtype=float)
 
 
-def random_rows(folder: Path | None = None) -> Samples:
+def random_rows(folder: Path | None = None) -> LabelledData:
     """#1: made by scikit-learn and rotated by a PCA, not standardised."""
     from sklearn.datasets import make_classification
     from sklearn.decomposition import PCA
@@ -41,10 +41,10 @@ def random_rows(folder: Path | None = None) -> Samples:
         10_000, weights=[0.9, 0.1], class_sep=1.2, n_features=5, n_informative=3, n_redundant=1,
         n_clusters_per_class=1, random_state=0,
     )  # fmt: skip
-    return Samples(PCA(2).fit_transform(X), y.astype(float))
+    return LabelledData(PCA(2).fit_transform(X), y.astype(float))
 
 
-def breast_cancer(folder: Path | None = None) -> Samples:
+def breast_cancer(folder: Path | None = None) -> LabelledData:
     """#3: all 357 benign rows of scikit-learn's table, and 36 of the malignant (positive) ones."""
     from sklearn.datasets import load_breast_cancer
 
@@ -52,16 +52,16 @@ def breast_cancer(folder: Path | None = None) -> Samples:
     return undersampled(found.data, found.target == 0, 36)
 
 
-def undersampled(X: Any, positive: Any, keep: int) -> Samples:
+def undersampled(X: Any, positive: Any, keep: int) -> LabelledData:
     """All rows standardised; then all negatives, followed by a sample of the positives."""
     table = pd.DataFrame(standardised(X))
     chosen = table[positive].sample(n=keep, random_state=100)
     rest = table[~positive]
     y = np.repeat([0.0, 1.0], [len(rest), keep])
-    return Samples(np.concatenate([rest.to_numpy(), chosen.to_numpy()]), y)
+    return LabelledData(np.concatenate([rest.to_numpy(), chosen.to_numpy()]), y)
 
 
-def diabetes(folder: Path | None) -> Samples:
+def diabetes(folder: Path | None) -> LabelledData:
     """#4: 100,000 rows of the file `diabetes_100k`, categories numbered as they appear."""
     return read_standardised(require_file(folder, "tabular/diabetes_100k.csv.gz"))
 
@@ -75,25 +75,27 @@ def require_file(folder: Path | None, file: str) -> Path:
     return path
 
 
-def read_standardised(path: Path) -> Samples:
+def read_standardised(path: Path) -> LabelledData:
     """A file of numbers with a last column y, standardised."""
     X, y = read_samples(path)
-    return Samples(standardised(X), y)
+    return LabelledData(standardised(X), y)
 
 
-def read_samples(path: Path) -> Samples:
+def read_samples(path: Path) -> LabelledData:
     """A file of numbers with a last column y."""
     table = pd.read_csv(path)
-    return Samples(table.drop(columns="y").to_numpy(dtype=float), table["y"].to_numpy(dtype=float))
+    return LabelledData(
+        table.drop(columns="y").to_numpy(dtype=float), table["y"].to_numpy(dtype=float)
+    )
 
 
-def credit_card_2023(folder: Path | None) -> Samples:
+def credit_card_2023(folder: Path | None) -> LabelledData:
     """#2: not available here."""
     raise FileNotFoundError("Credit Card Fraud 2023 (568,630 rows, Kaggle) is not available here")
 
 
 # By the name on the command line: the name in published.csv, and the function that makes the data.
-TABLE17: dict[str, tuple[str, Callable[[Path | None], Samples]]] = {
+TABLE17: dict[str, tuple[str, Callable[[Path | None], LabelledData]]] = {
     "random": ("random_10000", random_rows),
     "credit-card-2023": ("creditcard_2023", credit_card_2023),
     "breast-cancer": ("breast_cancer_393", breast_cancer),

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from papers import network_training, runs, slp
-from papers.data import TABLE17, Samples
+from papers.data import TABLE17, LabelledData
 from papers.four_sets import DIGITS, METRICS, available, missing_lines
 from papers.many_sets import AIMS
 from papers.many_sets_report import DIFFERENT_PROTOCOL
@@ -53,13 +53,13 @@ def rates(dataset: str, structure: str, losses: Sequence[str]) -> dict[str, floa
 
 
 def _job(
-    name: str, samples: Samples, structure: str, losses: Sequence[str], *, kept: bool = False
+    name: str, samples: LabelledData, structure: str, losses: Sequence[str], *, kept: bool = False
 ) -> runs.Job:
     """Train with these losses: networks, or perceptrons by the same optimiser."""
     given = rates(TABLE17[name][0], structure, losses)
     specs = {loss: network_training.loss_spec(loss, rate) for loss, rate in given.items()}
     hidden, key = network_training.HIDDEN if structure == "MLP" else 0, [structure, given, kept]
-    read = partial(Samples, *samples)
+    read = partial(LabelledData, *samples)
     job = network_training.job(name, read, specs, key, hidden, kept_weights=kept)
     return _marked(job, "MLP, kept" if kept else structure)
 
@@ -113,7 +113,10 @@ def table18_text(table: Any, missing: Mapping[str, str]) -> str:
         aim = AIMS[metric]
         best.append((dataset, metric, *winners, aim, *(str(ranks.loc[aim, x]) for x in ranks)))
     header = ("data set", "loss", "metric", "published", "ours", "difference", "not reset")
-    ranked = ("data set", "metric", "best, paper", "best, ours", "aims at it", "rank", "ours")
+    ranked = (
+        "data set", "metric", "best, paper", "best, ours", "aims at it",
+        "rank, paper", "rank, ours",
+    )  # fmt: skip
     exact = int((table["ours"].round(DIGITS) == table["published"]).sum())
     parts = [
         "AnyLoss, Table 18: networks, mean of ten folds",
@@ -162,14 +165,14 @@ def table6(request: runs.Request) -> tuple[Any, dict[str, str]]:
     return table, missing
 
 
-def _table6_jobs(samples: Mapping[str, Samples]) -> list[runs.Job]:
+def _table6_jobs(samples: Mapping[str, LabelledData]) -> list[runs.Job]:
     """Perceptrons and networks for all losses of Table 6."""
     aimed = list(dict.fromkeys(loss for losses in TABLE6.values() for loss in losses))
     jobs = []
     for name, rows in samples.items():
         exact = rates(TABLE17[name][0], "SLP", [loss for loss in aimed if loss not in SOL])
         jobs += [
-            _marked(runs.slp_job(name, partial(Samples, *rows), exact), "SLP"),
+            _marked(runs.slp_job(name, partial(LabelledData, *rows), exact), "SLP"),
             _job(name, rows, "SLP", SOL),
             _job(name, rows, "MLP", aimed),
         ]

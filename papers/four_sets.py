@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from papers import runs, slp
-from papers.data import TABLE17, Samples
+from papers.data import TABLE17, LabelledData
 from papers.published import published_figures
 from papers.text_tables import signed, text_table
 
@@ -23,7 +23,7 @@ def report(request: runs.Request) -> str:
 
 def available(
     request: runs.Request, quick: tuple[str, ...] = ("breast-cancer",)
-) -> tuple[dict[str, Samples], dict[str, str]]:
+) -> tuple[dict[str, LabelledData], dict[str, str]]:
     """The requested ones of the four data sets, and why others are not available.
 
     Without names in the request these are all four, or in a quick run those of `quick`.
@@ -64,7 +64,7 @@ def table17(request: runs.Request) -> tuple[Any, dict[str, str]]:
     """The tidy comparison, and why other data sets are not available."""
     found, missing = available(request, QUICK)
     jobs = [
-        runs.slp_job(name, partial(Samples, *samples), rates(TABLE17[name][0]))
+        runs.slp_job(name, partial(LabelledData, *samples), rates(TABLE17[name][0]))
         for name, samples in found.items()
     ]
     table = compared(runs.run(jobs, request))

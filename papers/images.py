@@ -17,7 +17,7 @@ from anyloss.steps import Amplified
 from anyloss.torch import AnyLoss
 from papers import residual, runs, soft_sets
 from papers.comparison import comparison_text, with_published
-from papers.data import Samples
+from papers.data import LabelledData
 from papers.many_sets import AIMS
 from papers.published import printed_table
 
@@ -87,10 +87,10 @@ def run(
     return runs.run(jobs, request, {}), settings | {"trials": budget.trials}
 
 
-def _read(trial: ImageTrial, images: residual.Images, budget: TrainingBudget) -> Samples:
+def _read(trial: ImageTrial, images: residual.Images, budget: TrainingBudget) -> LabelledData:
     """The training images of a trial and their labels."""
     rows, y = _rows(images.y, trial, budget.each)
-    return Samples(images.scaled(images.x[rows]), y)
+    return LabelledData(images.scaled(images.x[rows]), y)
 
 
 def _work(

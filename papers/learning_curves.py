@@ -18,7 +18,7 @@ from anyloss import score
 from anyloss._core.backend import Array
 from anyloss.steps import Amplified
 from papers import network_training, runs, slp
-from papers.data import TABLE17, Samples
+from papers.data import TABLE17, LabelledData
 from papers.four_sets import available, missing_lines, rates
 from papers.published import published_figures
 from papers.text_tables import signed, text_table
@@ -74,7 +74,7 @@ def curves(request: runs.Request) -> tuple[Any, dict[str, str]]:
         every = rates(TABLE17[name][0])
         given = {loss: every[loss] for loss in LOSSES}
         work = partial(curve_rows, given=given)
-        jobs.append(runs.Job(name, partial(Samples, *rows), ["curves", given], work))
+        jobs.append(runs.Job(name, partial(LabelledData, *rows), ["curves", given], work))
     return runs.run(jobs, request), missing
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from papers import network_training, runs
-from papers.data import Samples, read_standardised
+from papers.data import LabelledData, read_standardised
 from papers.published import authors_scores
 
 TOLERANCE = 1.5e-4
@@ -79,7 +79,7 @@ def table16(request: runs.Request) -> Any:
     return table
 
 
-def readers(folder: Path, index: Any) -> list[tuple[str, Callable[[], Samples]]]:
+def readers(folder: Path, index: Any) -> list[tuple[str, Callable[[], LabelledData]]]:
     """The names of the data sets, and the functions that read them."""
     return [
         (row.name, partial(read_standardised, folder / row.file))

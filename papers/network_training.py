@@ -27,7 +27,7 @@ from anyloss._core.gradient import binary_derivatives
 from anyloss.steps import Amplified, RaisedCosine, Step
 from anyloss.torch.batch import BACKENDS
 from papers import runs, slp
-from papers.data import Samples
+from papers.data import LabelledData
 
 HIDDEN, EPOCHS, SEED = 2, 100, 100
 BATCHES, FEW_BATCHES = 20, 2  # per epoch; 2 for the losses whose batches are half of the rows
@@ -103,7 +103,7 @@ def scores(
 
 def job(
     name: str,
-    read: Callable[[], Samples],
+    read: Callable[[], LabelledData],
     specs: Mapping[str, LossSpec],
     key: Any,
     hidden: int = HIDDEN,

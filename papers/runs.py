@@ -13,7 +13,7 @@ from anyloss._core.journal import Journal
 from anyloss._core.outputs import check_output, versions, write_table
 from anyloss.baselines.splits import fingerprint
 from papers import slp
-from papers.data import Samples
+from papers.data import LabelledData
 
 # Receives the number of finished jobs, the number of all jobs and the name of the next job.
 ProgressCallback = Callable[[int, int, str], None]
@@ -38,12 +38,12 @@ class Job(NamedTuple):
     """One data set and the work on it. `key` identifies the work in the journal, as JSON."""
 
     name: str
-    read: Callable[[], Samples]
+    read: Callable[[], LabelledData]
     key: Any
     work: Callable[[Array, Array], list[dict[str, Any]]]
 
 
-def slp_job(name: str, read: Callable[[], Samples], rates: Mapping[str, float]) -> Job:
+def slp_job(name: str, read: Callable[[], LabelledData], rates: Mapping[str, float]) -> Job:
     """Train the single-layer perceptron with these learning rates."""
     return Job(name, read, dict(rates), lambda X, y: score_rows(slp.scores(X, y, rates)))
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from papers import four_networks, network_training, runs
-from papers.data import TABLE17, Samples
+from papers.data import TABLE17, LabelledData
 from papers.four_sets import available, missing_lines
 from papers.many_sets import AIMS, DIGITS, NETWORK_RATES, readers, rebuilt_sets
 from papers.many_sets_report import DIFFERENT_PROTOCOL
@@ -34,7 +34,7 @@ def report13(request: runs.Request) -> str:
     return table13_text(table13(request), folder)
 
 
-def _job(name: str, read: Callable[[], Samples], rates: Mapping[str, float]) -> runs.Job:
+def _job(name: str, read: Callable[[], LabelledData], rates: Mapping[str, float]) -> runs.Job:
     """Train with all scales for the three metrics; a row has the scale and the metric."""
     specs = {
         (metric, scale): network_training.loss_spec(AIMS[metric], rates[AIMS[metric]], scale)
@@ -59,7 +59,9 @@ def table12(request: runs.Request) -> tuple[Any, dict[str, str]]:
     samples, missing = available(request)
     losses = [AIMS[metric] for metric in METRICS]
     jobs = [
-        _job(name, partial(Samples, *rows), four_networks.rates(TABLE17[name][0], "MLP", losses))
+        _job(
+            name, partial(LabelledData, *rows), four_networks.rates(TABLE17[name][0], "MLP", losses)
+        )
         for name, rows in samples.items()
     ]
     table = runs.run(jobs, request, SETTINGS)

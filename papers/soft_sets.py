@@ -28,7 +28,7 @@ from anyloss.steps import Amplified, Hard, Linear, Step
 from anyloss.torch import AnyLoss, AUROCLoss, WMWLoss
 from papers import perceptrons, runs
 from papers.comparison import comparison_text, with_published
-from papers.data import Samples, read_samples, require_file
+from papers.data import LabelledData, read_samples, require_file
 from papers.published import printed_table
 
 PAPER = "Bridging the Gap"
@@ -179,7 +179,7 @@ def train(request: runs.Request, table: int, settings: dict[str, dict[str, Any]]
     jobs = []
     for name, each in settings.items():
         file = require_file(request.folder, f"tabular/{SETS[name].file}.csv.gz")
-        read = partial(Samples, *read_samples(file))
+        read = partial(LabelledData, *read_samples(file))
         for loss, criterion in losses(table).items():
             work = partial(_work, loss, criterion, each)
             jobs.append(runs.Job(name, read, [loss, each], work))
@@ -190,7 +190,7 @@ def _work(
     loss: str, criterion: perceptrons.Criterion, settings: dict[str, Any], X: Array, y: Array
 ) -> list[dict[str, Any]]:
     """Train all trials with one loss and score them on their test rows."""
-    samples = _stratified_subset(Samples(X, y), settings["rows"])
+    samples = _stratified_subset(LabelledData(X, y), settings["rows"])
     parts = perceptrons.split_trials(*samples, settings["trials"])
     epochs = math.ceil(settings["updates"] / math.ceil(parts.train.X.shape[1] / perceptrons.BATCH))
     logits = perceptrons.fit(parts, criterion, epochs)
@@ -202,11 +202,11 @@ def _work(
     ]
 
 
-def _stratified_subset(data: Samples, most: int | None) -> Samples:
+def _stratified_subset(data: LabelledData, most: int | None) -> LabelledData:
     """At most so many rows, with the same shares of the classes."""
     if most is None or len(data.y) <= most:
         return data
     from sklearn.model_selection import train_test_split
 
     X, _, y, _ = train_test_split(data.X, data.y, train_size=most, stratify=data.y, random_state=0)
-    return Samples(X, y)
+    return LabelledData(X, y)

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from anyloss._core.backend import Array
 from anyloss.torch import AnyLoss
 from papers import network_training, runs, slp
-from papers.data import TABLE17, Samples
+from papers.data import TABLE17, LabelledData
 from papers.four_networks import LOSSES
 from papers.four_sets import available, missing_lines
 from papers.published import published_figures
@@ -109,7 +109,7 @@ def table8(request: runs.Request) -> tuple[Any, dict[str, str]]:
     samples, missing = available(request)
     rounds = QUICK_ROUNDS if request.quick else ROUNDS
     jobs = [
-        runs.Job(name, partial(Samples, *rows), rounds, partial(_rows, rounds=rounds))
+        runs.Job(name, partial(LabelledData, *rows), rounds, partial(_rows, rounds=rounds))
         for name, rows in samples.items()
     ]
     table = runs.run(jobs, request, SETTINGS)

@@ -87,8 +87,8 @@ def versions(path):
 
 def test_the_constraints_agree_with_the_lower_bounds_of_the_package():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    requirements = project["dependencies"] + sum(project["optional-dependencies"].values(), [])
-    bounds = dict(x.split(">=") for x in requirements if ">=" in x)
+    groups = [project["dependencies"], *project["optional-dependencies"].values()]
+    bounds = dict(x.split(">=") for group in groups for x in group if ">=" in x)
     oldest, newest = versions("constraints-oldest.txt"), versions("constraints.txt")
     assert {"numpy", "scipy", "scikit-learn", "pandas", "lightgbm"} <= bounds.keys() & oldest.keys()
     for name, bound in bounds.items():

@@ -36,8 +36,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import anyloss
-from anyloss.recipe.numpy_models import finish, start
 from anyloss.recipe.folder import load_model, save_model
+from anyloss.recipe.numpy_models import finish, start
 from anyloss.sklearn import AnyLossClassifier
 from anyloss.tabular.encoder import for_tables
 

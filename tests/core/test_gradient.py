@@ -5,7 +5,8 @@ import pytest
 
 import anyloss
 from anyloss import gradient, score
-from anyloss._core.gradient import binary_derivatives, column_gradient
+from anyloss._core.counts import column_counts
+from anyloss._core.gradient import binary_derivatives, column_decisions
 from anyloss.steps import DEFAULT, Amplified, Hard, Linear, LogitSigmoid, RaisedCosine, Uniform
 
 STEPS = [Amplified(10.0), Amplified(20.0, 0.3), Linear(), Linear(0.1, 0.7), RaisedCosine(0.45),
@@ -129,12 +130,15 @@ def test_derivatives_of_the_textbook():
     assert pytest.approx(-160 / 210**2) == found.d_negative
 
 
-@pytest.mark.parametrize("step", [Amplified(10.0), Amplified(73.0, 0.3)], ids=repr)
+@pytest.mark.parametrize("step", [Uniform(), Amplified(10.0), Amplified(73.0, 0.3)], ids=repr)
 def test_the_short_form_for_a_column(step):
     y, z = column(n=40)
-    mcc = anyloss.metric("mcc")
-    value, grad = column_gradient(z, y, step, lambda c: binary_derivatives(c, mcc))
-    expected, expected_grad = gradient(y, z, mcc, step, from_logits=True)
-    assert value == pytest.approx(expected, rel=1e-12)
-    np.testing.assert_allclose(grad, expected_grad, rtol=1e-9, atol=1e-18)
-    assert column_gradient(z, y, step, lambda c: binary_derivatives(c, mcc), False)[1] is None
+    a, derivative, factor = column_decisions(z, step)
+    counts = column_counts(a, y)
+    expected = anyloss.counts(y, z, step, from_logits=True)
+    np.testing.assert_allclose(tuple(counts), tuple(expected), rtol=1e-12)
+    score, d_positive, d_negative = binary_derivatives(counts, anyloss.metric("mcc"))
+    value, grad = gradient(y, z, "mcc", step, from_logits=True)
+    assert score == pytest.approx(value, rel=1e-12)
+    ours = factor * derivative * (y * d_positive + (1 - y) * d_negative)
+    np.testing.assert_allclose(ours, grad, rtol=1e-9, atol=1e-18)

@@ -12,7 +12,7 @@ from sklearn.metrics import f1_score, log_loss
 
 from papers import figures, learning_curves, network_training, resampling, runs, slp
 from papers.__main__ import main
-from papers.data import TABLE17, Samples, breast_cancer
+from papers.data import TABLE17, LabelledData, breast_cancer
 from papers.four_sets import rates
 from papers.published import published_figures
 from papers.text_tables import truncated
@@ -107,7 +107,7 @@ def test_figure_5_is_drawn(tmp_path, monkeypatch):
     monkeypatch.setitem(
         TABLE17,
         "random",
-        ("random_10000", lambda folder: Samples(X, (X[:, 0] > 0.5).astype(float))),
+        ("random_10000", lambda folder: LabelledData(X, (X[:, 0] > 0.5).astype(float))),
     )
     out = tmp_path / "figure5.csv"
     assert main(["figure5", "--dataset", "random", "--out", str(out)]) == 0

@@ -11,7 +11,7 @@ from torch import nn
 from anyloss.benchmark.statistics import versus
 from anyloss.torch import any_loss
 from papers import four_networks, network_training, reproduce, runs, scales, slp, timing
-from papers.data import Samples
+from papers.data import LabelledData
 from papers.many_sets import NETWORK_RATES, results, winning_numbers
 from papers.many_sets_report import table16_text
 from papers.published import anyloss_table, authors_scores
@@ -162,7 +162,7 @@ def test_table_16_from_the_authors_own_scores_has_the_published_numbers():
 
 
 def in_little(monkeypatch, ring):
-    made = Samples(*ring)
+    made = LabelledData(*ring)
     monkeypatch.setattr(network_training.scores, "__defaults__", (network_training.HIDDEN, 2))
     monkeypatch.setitem(
         four_networks.TABLE17, "breast-cancer", ("breast_cancer_393", lambda folder: made)
@@ -233,7 +233,7 @@ def test_table_13_counts_ties_for_all_as_the_paper_does(tmp_path):
 
 
 def test_learning_time_is_a_ratio_to_cross_entropy(tmp_path, monkeypatch, ring):
-    monkeypatch.setattr(timing, "available", lambda request: ({"random": Samples(*ring)}, {}))
+    monkeypatch.setattr(timing, "available", lambda request: ({"random": LabelledData(*ring)}, {}))
     monkeypatch.setattr(timing, "ROUNDS", 2)
     table, _ = timing.table8(runs.Request(tmp_path / "times.csv"))
     ratio = table.set_index(["structure", "loss"])["ours"]

@@ -23,9 +23,11 @@ from anyloss.torch import (
     MCCLoss,
     ScoreMeter,
     any_loss,
+    decide,
+    gradient,
 )
-from anyloss.torch import fast as fast_path
 from anyloss.torch import loss as loss_module
+from anyloss.torch.batch import Batch
 
 METRICS = sorted({function.__name__ for function in anyloss.METRICS.values()})
 STEPS = [Amplified(10.0), Amplified(20.0, 0.3), Linear(), Linear(0.1, 0.7), RaisedCosine(0.45),
@@ -49,8 +51,8 @@ def gradient_of(loss, z, *rest):
 
 @pytest.fixture
 def plain_path(monkeypatch):
-    """Switch the fast path off."""
-    return lambda: monkeypatch.setattr(loss_module, "_fast_path_serves", lambda batch: False)
+    """Switch the closed form off."""
+    return lambda: monkeypatch.setattr(Batch, "has_closed_form", lambda batch, step: False)
 
 
 @pytest.mark.parametrize("metric", METRICS)
@@ -368,7 +370,7 @@ def test_thresholds():
     torch.testing.assert_close(loss(z, y), single.mean())
     assert gradcheck(lambda x: loss(x, y), (z,))
     p = torch.sigmoid(z.detach())
-    expected = np.mean([sk.f1_score(y, p > t) for t in grid])
+    expected = np.mean([sk.f1_score(y.numpy(), p.numpy() > t) for t in grid])
     assert loss.score(z, y).item() == pytest.approx(expected, abs=1e-12)
     assert AnyLoss("f1", threshold=0.3).settings.steps == (DEFAULT.at(0.3),)
     linear = AnyLoss("f1", step=Linear(), thresholds=grid)
@@ -505,8 +507,7 @@ def test_scoring_in_inference_mode_does_not_spoil_training():
     for shape in ((40_000,), (100, 5)):
         z, y = torch.randn(shape, generator=generator()), torch.ones(shape)
         y[0] = 0
-        fast_path._workspace.__dict__.clear()
-        fast_path._constant.cache_clear()
+        decide._kept.__dict__.clear()
         with torch.inference_mode():
             F1Loss()(z, y)
         F1Loss()(z.requires_grad_(), y).backward()
@@ -522,28 +523,33 @@ def test_batched_gradients():
     torch.testing.assert_close(many, scales[:, None] * expected)
 
 
-def test_the_fast_path_runs(monkeypatch):
-    """The usual calls take the closed form, which the benchmark measures."""
+def test_the_closed_form_serves_all_but_vectors_and_other_gradients(monkeypatch):
     calls = []
-    serve = fast_path.closed_form_loss
     monkeypatch.setattr(
-        loss_module, "closed_form_loss", lambda *rest: calls.append(1) or serve(*rest)
+        loss_module, "with_gradient", lambda *rest: calls.append(1) or gradient.with_gradient(*rest)
     )
     z, y = column(10)
+    pair, labels = z.reshape(5, 2), y.reshape(5, 2)
     F1Loss()(z, y)
-    F1Loss(average="macro")(z, y)
-    AnyLoss("f1")(z.reshape(5, 2), y.reshape(5, 2))
-    assert len(calls) == 3
+    F1Loss(average="macro")(z, y, torch.ones(10, dtype=z.dtype))
+    AnyLoss("f1", average=None)(pair, labels)
     AnyLoss("f1", step=Linear())(z, y)
-    assert len(calls) == 3
+    AnyLoss("f1", soft_labels=True)(z, 0.3 * y)
+    AnyLoss("mcc")(pair, labels[:, 0].long())
+    AnyLoss("f1", per_sample=True)(z.reshape(2, 1, 5), y.reshape(2, 1, 5))
     with torch.no_grad():
         assert not F1Loss()(z, y).requires_grad
-    assert len(calls) == 4
+    assert len(calls) == 8
+    AnyLoss("f1", average=None)(pair, labels[:, 0].long())
+    AnyLoss("f1")(z, y.clone().requires_grad_())
+    torch.func.grad(F1Loss())(z.detach(), y)
+    assert len(calls) == 8
 
 
 def test_hard_step_as_a_loss_has_no_gradient():
     z, y = column(10)
     loss = AnyLoss("f1", step=Hard())(z, y)
-    assert 1 - loss.item() == pytest.approx(sk.f1_score(y, z.detach() > 0), abs=1e-12)
+    expected = sk.f1_score(y.numpy(), z.detach().numpy() > 0)
+    assert 1 - loss.item() == pytest.approx(expected, abs=1e-12)
     (grad,) = torch.autograd.grad(loss, z)
     assert not grad.any()

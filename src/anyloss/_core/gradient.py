@@ -16,7 +16,7 @@ import numpy as np
 
 from anyloss._core.backend import FLOATS, NUMPY, Array, Backend
 from anyloss._core.cell import Cell
-from anyloss._core.counts import Counts, column_counts
+from anyloss._core.counts import Counts
 from anyloss._core.metric import Metric
 from anyloss._core.scoring import averaged, part_of_mean, whole_score
 from anyloss._core.shapes import Layout
@@ -54,49 +54,51 @@ def binary_derivatives(
     return Derivatives(result.value, result.d_positive, result.d_negative)
 
 
-def class_derivatives(
-    counts: Counts,
-    chosen: Metric,
-    lay: Layout,
-    smooth: float = 0.0,
-    sample_weight: Array | None = None,
-) -> Derivatives:
-    """The derivatives of NumPy counts with axes `(samples, 1, classes)`, for any average.
+Merge = Callable[[Array, Array], tuple[Array, Array]]
 
-    With `average=None` they are the derivatives of the sum of the scores.
+
+def class_derivatives(
+    counts: Counts, chosen: Metric, lay: Layout, smooth: float = 0.0,
+    sample_weight: Array | None = None, backend: Backend = NUMPY, merge: Merge | None = None,
+) -> Derivatives:  # fmt: skip
+    """The derivatives of counts with axes `(samples, 1, classes)`, for any average.
+
+    With `average=None` they are the derivatives of the sum of the scores. `merge` adds the scores
+    and weights of samples that are elsewhere to the two sums of the mean over samples.
     """
-    found = averaged(chosen, counts, lay, NUMPY, smooth=smooth, derivatives=True)
-    part = part_of_mean(found, counts, lay, NUMPY, sample_weight)
-    total, weight = (found.score.value * part).sum(0, keepdims=True), part.sum(0, keepdims=True)
-    part = part / np.where(weight < NUMPY.tiny, 1.0, weight)
+    found = averaged(chosen, counts, lay, backend, smooth=smooth, derivatives=True)
+    part = part_of_mean(found, counts, lay, backend, sample_weight)
+    total, weight = backend.sum(found.score.value * part, 0), backend.sum(part, 0)
+    if merge is not None:
+        total, weight = merge(total, weight)
+    part = part / backend.where(weight < backend.tiny, 1.0, weight)
     d_positive, d_negative = _by_column(
-        found.score.d_positive * part, found.score.d_negative * part, counts, lay
+        found.score.d_positive * part, found.score.d_negative * part, counts, lay, backend
     )
-    return Derivatives(whole_score(total, weight, lay, False, NUMPY), d_positive, d_negative)
+    return Derivatives(whole_score(total, weight, lay, False, backend), d_positive, d_negative)
 
 
 def sample_derivatives(counts: Counts, chosen: Metric, lay: Layout) -> Derivatives:
     """The derivatives of each sample's own score, before the mean over samples."""
     score = averaged(chosen, counts, lay, NUMPY, derivatives=True).score
-    return Derivatives(score.value, *_by_column(score.d_positive, score.d_negative, counts, lay))
+    both = _by_column(score.d_positive, score.d_negative, counts, lay, NUMPY)
+    return Derivatives(score.value, *both)
 
 
 def _by_column(
-    d_positive: Array, d_negative: Array, counts: Counts, lay: Layout
+    d_positive: Array, d_negative: Array, counts: Counts, lay: Layout, backend: Backend
 ) -> tuple[Array, Array]:
     """The derivatives for each column of the scores, from those of the averaged classes."""
-    samples, columns = counts.tp.shape[0], counts.tp.shape[-1]
-    both = d_positive, d_negative
+    zero = counts.tp * 0.0
     if lay.task == "binary" and lay.average != "binary":
         # One column decides both classes: a positive decision is a negative one for class 0.
-        p, n = (np.broadcast_to(x, (samples, 1, 2)) for x in both)
+        two = backend.concat([zero, zero])
+        p, n = d_positive + two, d_negative + two
         return p[..., 1:] - n[..., :1], n[..., 1:] - p[..., :1]
     if lay.task == "multiclass" and lay.average == "binary":
-        none = np.zeros((samples, 1, 1))
-        p, n = (np.concatenate([none, np.broadcast_to(x, none.shape)], axis=-1) for x in both)
-        return p, n
-    p, n = (np.broadcast_to(x, (samples, 1, columns)) for x in both)
-    return p, n
+        none = zero[..., :1]
+        return backend.concat([none, d_positive + none]), backend.concat([none, d_negative + none])
+    return d_positive + zero, d_negative + zero
 
 
 def _sigmoid_and_derivative(x: Array) -> tuple[Array, Array]:
@@ -131,33 +133,3 @@ def column_decisions(z: Array, step: Amplified | Uniform) -> tuple[Array, Array,
     small, step_derivative = _sigmoid_and_derivative(x)
     derivative *= step_derivative
     return np.abs((sign > 0) - small), derivative, float(step.scale)
-
-
-def column_gradient(
-    z: Array,
-    y: Array,
-    step: Amplified | Uniform,
-    evaluate: Callable[[Counts], Derivatives],
-    wanted: bool = True,
-) -> tuple[float, Array | None]:
-    """The soft score of a column of logits, and its gradient; see `column_decisions`.
-
-    It equals `gradient` with `from_logits=True`, in the type of `z` and with few operations: the
-    time of small batches depends on the number of calls. `evaluate` turns counts into derivatives.
-
-    >>> from anyloss import metric
-    >>> recall = metric("recall")
-    >>> evaluate = lambda counts: binary_derivatives(counts, recall)
-    >>> score, grad = column_gradient(np.zeros(2), np.array([1.0, 0.0]), Amplified(8.0), evaluate)
-    >>> score, grad.tolist()
-    (0.5, [0.5, 0.0])
-    """
-    a, derivative, factor = column_decisions(z, step)
-    score, d_positive, d_negative = evaluate(column_counts(a, y, None))
-    if not wanted:
-        return score, None
-    number, limit = z.dtype.type, float(np.finfo(z.dtype).max) / 4
-    d_positive = min(max(factor * d_positive, -limit), limit)
-    d_negative = min(max(factor * d_negative, -limit), limit)
-    derivative *= y * number(d_positive - d_negative) + number(d_negative)
-    return score, derivative

@@ -141,6 +141,11 @@ task='multiclass'
             f"labels of shape {target_shape} for scores of shape {shape} are class indices and "
             "must be integers; got another type"
         )
+    if options.ignore_index is not None and task == "multiclass" and not index_target:
+        raise ValueError(
+            "ignore_index is a class index, and one-hot labels have none; got "
+            f"ignore_index={options.ignore_index!r}. Use weights of 0 to leave samples out"
+        )
     if options.per_sample and len(shape) < (2 if options.task == "binary" else 3):
         raise ValueError(
             "per_sample counts within each sample and needs scores of shape (n, C, ...), such as "
@@ -270,23 +275,35 @@ def as_scores(x: Array, shape: tuple[int, ...], lay: Layout) -> Array:
     return x.reshape((shape[0], before, after, shape[axis])).swapaxes(2, 3).reshape(shape)
 
 
+def full_weight(shape: tuple[int, ...], lay: Layout) -> tuple[int, ...]:
+    """The shape of weights for each label of scores of this shape."""
+    axis = lay.class_axis
+    return shape[:axis] + shape[axis + 1 :] if lay.index_target else shape
+
+
+def check_weight(given: tuple[int, ...], shape: tuple[int, ...], lay: Layout) -> None:
+    """Raise an error unless weights are one per sample, or one per label."""
+    allowed = dict.fromkeys((tuple(shape[:1]), tuple(full_weight(shape, lay))))
+    given = tuple(given)
+    if given not in allowed:
+        expected = " or ".join(map(str, allowed))
+        raise ValueError(f"weight must have shape {expected}; got {given}")
+
+
 def _weight_rows(
     weight: Array, labels: Array, shape: tuple[int, ...], lay: Layout
 ) -> tuple[Array, Array | None]:
     """Bring weights to the three axes; return them and the weights of whole samples."""
-    given, axis = tuple(weight.shape), lay.class_axis
-    full = shape[:axis] + shape[axis + 1 :] if lay.index_target else shape
-    if given == full:
+    given = tuple(weight.shape)
+    check_weight(given, shape, lay)
+    if given == full_weight(shape, lay):
         return rows(weight, shape, lay).reshape(labels.shape), None
-    if given == shape[:1]:
-        n, columns = shape[0], 1 if lay.task == "binary" else shape[axis]
-        inner = math.prod(shape[1:]) // columns
-        # Zeros of this shape, also where a label is NaN.
-        zeros = (labels == labels).reshape((n, inner, labels.shape[2]))[..., :1] * 0
-        per_row = (weight.reshape((n, 1, 1)) + zeros).reshape((*labels.shape[:2], 1))
-        return per_row, weight.reshape((n, 1, 1)) if lay.per_sample else None
-    expected = " or ".join(map(str, dict.fromkeys((shape[:1], full))))
-    raise ValueError(f"weight must have shape {expected}; got {given}")
+    n, columns = shape[0], 1 if lay.task == "binary" else shape[lay.class_axis]
+    inner = math.prod(shape[1:]) // columns
+    # Zeros of this shape, also where a label is NaN.
+    zeros = (labels == labels).reshape((n, inner, labels.shape[2]))[..., :1] * 0
+    per_row = (weight.reshape((n, 1, 1)) + zeros).reshape((*labels.shape[:2], 1))
+    return per_row, weight.reshape((n, 1, 1)) if lay.per_sample else None
 
 
 def arrange(
@@ -318,11 +335,6 @@ def spread(
     """
     z, labels, w, lay, samples = given
     if ignore_index is not None:
-        if lay.task == "multiclass" and not lay.index_target:
-            raise ValueError(
-                "ignore_index is a class index, and one-hot labels have none; got "
-                f"ignore_index={ignore_index!r}. Use weights of 0 to leave samples out"
-            )
         keep = backend.where(labels == ignore_index, 0.0, 1.0)
         w = keep if w is None else w * keep
     if w is not None:

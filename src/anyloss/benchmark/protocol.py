@@ -279,7 +279,7 @@ def run(
     Examples:
         >>> import tempfile
         >>> from pathlib import Path
-        >>> from anyloss.benchmark import Benchmark, bundled, run
+        >>> from anyloss.benchmark import bundled
         >>> small = Benchmark(
         ...     tuple(bundled()[:1]), models=("linear",), metrics=("f1",),
         ...     families=("undersampling",), folds=2, repeats=1, rows=200,

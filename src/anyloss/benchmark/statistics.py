@@ -89,14 +89,19 @@ def differences(results: Any, method: str, baseline: str) -> Any:
         raise ValueError(f"method and baseline must be different; got {method!r} twice")
     pair = results[results["method"].isin([method, baseline])]
     folds = pair.pivot(index=FOLD, columns="method", values="score").dropna()
-    return (folds[method] - folds[baseline]).groupby(level=KEYS).mean().rename("difference")
+    return (
+        (folds[method] - folds[baseline])
+        .groupby(level=KEYS, observed=True)
+        .mean()
+        .rename("difference")
+    )
 
 
 def by_family(difference: Any, results: Any) -> Any:
     """The mean difference per family of data sets, which share rows."""
     family = results.drop_duplicates("dataset").set_index("dataset")["family"]
     names = difference.index.get_level_values("dataset").map(family).rename("family")
-    return difference.groupby(names).mean()
+    return difference.groupby(names, observed=True).mean()
 
 
 def win_draw_lose(difference: Array, rope: float = 0.01) -> WinDrawLose:
@@ -155,7 +160,7 @@ def versus(results: Any, method: str, baseline: str, rope: float = 0.01) -> Any:
     """
     rows = {}
     gaps = differences(results, method, baseline)
-    for pair, group in gaps.groupby(level=MODEL_METRIC, sort=False):
+    for pair, group in gaps.groupby(level=MODEL_METRIC, sort=False, observed=True):
         row = {"sets": len(group), "difference": group.mean()}
         row |= win_draw_lose(group, rope)._asdict()
         row |= {f"p_{name}": p for name, p in sign_test(group, rope)._asdict().items()}

@@ -85,14 +85,14 @@ def _means(results: Any) -> Any:
     """The number of data sets, and the means over data sets of score, collapses and Brier score."""
     names = {"score": "mean_score", "collapsed": "collapse_rate", "brier": "brier"}
     values = results.reindex(columns=[*KEYS, "method", *names]).astype(dict.fromkeys(names, float))
-    sets = values.groupby([*KEYS, "method"], observed=True).mean().groupby(level=ROW)
+    sets = values.groupby([*KEYS, "method"], observed=True).mean().groupby(level=ROW, observed=True)
     return sets.mean().rename(columns=names).assign(sets=sets.size())
 
 
 def _ranks(results: Any, ours: str) -> Any:
     """The mean rank of the methods that have all data sets of ours."""
     rows: dict[tuple[str, str, str], float] = {}
-    for pair, scores in per_dataset(results).groupby(level=MODEL_METRIC):
+    for pair, scores in per_dataset(results).groupby(level=MODEL_METRIC, observed=True):
         table = scores[scores[ours].notna()].dropna(axis="columns")
         rows |= {(*pair, method): rank for method, rank in mean_ranks(table).items()}
     return pd.Series(rows, name="mean_rank").rename_axis(ROW)
@@ -177,7 +177,7 @@ def _sheets(results: Any, seconds: Any, ours: str, rope: float) -> Iterator[Shee
     methods = set(results["method"])
     noise = null_row(results, rope).to_dict("index") if {NULL, BASE} <= methods else {}
     table = compare(results, seconds, ours, rope)
-    for pair, part in table.groupby(level=MODEL_METRIC, sort=False):
+    for pair, part in table.groupby(level=MODEL_METRIC, sort=False, observed=True):
         rows = [_cells(key[2], row) for key, row in part.to_dict("index").items()]
         if pair in noise:
             rows.append(_cells(f"{NULL} against {BASE}", noise[pair]))
@@ -197,7 +197,7 @@ def _cells(name: str, row: dict[str, Any]) -> list[str]:
 def _imbalance(table: Any, ours: str) -> Sheet:
     """The table of the differences by the share of the larger class."""
     rows = []
-    for pair, part in table.groupby(level=MODEL_METRIC, sort=False):
+    for pair, part in table.groupby(level=MODEL_METRIC, sort=False, observed=True):
         cells = [
             f"{mean:+.4f}" + ("" if np.isnan(std) else f" ± {std:.4f}") + f" ({sets})"
             if sets

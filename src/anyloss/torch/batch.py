@@ -14,8 +14,16 @@ from anyloss._core.backend import Backend
 from anyloss._core.counts import Counts, cross_entropy_sums
 from anyloss._core.counts import count as count_samples
 from anyloss._core.options import Settings
-from anyloss._core.shapes import Layout, Options, Samples, arrange, distributions, layout
-from anyloss.steps import Step
+from anyloss._core.shapes import (
+    Layout,
+    Options,
+    Samples,
+    arrange,
+    check_weight,
+    distributions,
+    layout,
+)
+from anyloss.steps import Amplified, Step
 
 
 def _backend(dtype: torch.dtype) -> Backend:
@@ -61,6 +69,21 @@ class Batch(NamedTuple):
     eager: bool  # Python sees plain tensors
     checked: bool  # values are checked: eager, on the CPU, and validate=True
 
+    def has_closed_form(self, step: Step) -> bool:
+        """Whether the gradient is computed in closed form, without a graph.
+
+        Compilers, `torch.func`, labels or weights that need gradients, one score per class of a
+        softmax, and devices without double precision take the plain path instead.
+        """
+        lay, w = self.layout, self.weight
+        plain = self.target.requires_grad or (w is not None and w.requires_grad)
+        if plain or not self.eager or self.scores.device.type == "mps":
+            return False
+        if lay.average is None and lay.task != "multilabel":
+            return False
+        amplified = type(step) is Amplified and step.threshold == 0.5
+        return lay.task != "multiclass" or step.is_identity or amplified
+
     @property
     def masked(self) -> bool:
         """Whether samples may be left out, so that values can be checked only after that."""
@@ -98,9 +121,13 @@ def make_batch(
     )
     scores = input if input.dtype in BACKENDS else input.float()
     checked = options.validate and eager and input.is_cpu
+    if weight is not None:
+        check_weight(_shape(weight), _shape(input), lay)
     batch = Batch(scores, target, weight, lay, options, eager, checked)
+    if checked and weight is not None:
+        _check_range("weights", weight, 0, torch.finfo(scores.dtype).max)
     if checked and not batch.masked:
-        _check_values(batch, scores, target, None)
+        _check_values(batch, scores, target)
     kind = torch.int64 if lay.index_target else scores.dtype
     return batch if target.dtype == kind else batch._replace(target=target.to(kind))
 
@@ -135,15 +162,29 @@ def _check_tensor(name: str, x: Tensor, input: Tensor) -> None:
         raise TypeError(f"{name} must hold real numbers; got {x.dtype}")
 
 
-def _check_values(batch: Batch, scores: Tensor, labels: Tensor, weight: Tensor | None) -> None:
+def _check_values(batch: Batch, scores: Tensor, labels: Tensor) -> None:
     if batch.layout.index_target:
         _check_range("class indices in the target", labels, 0, batch.layout.classes - 1)
     elif labels.dtype != torch.bool:
         _check_range("labels in the target", labels, 0, 1)
-    if weight is not None:
-        _check_range("weights", weight, 0, torch.finfo(weight.dtype).max)
     if not batch.options.from_logits:
         _check_range("probabilities in the input (from_logits=False)", scores, 0, 1)
+
+
+def check_part(batch: Batch, z: Tensor, y: Tensor, weight: Tensor | None) -> None:
+    """Check values `(n, before, classes, after)` as they are counted in closed form."""
+    if batch.masked:
+        _check_values(batch, z, y)
+    if batch.layout.task == "multiclass":
+        for what, x in (("one-hot labels", y), ("class probabilities", z)):
+            if what == "one-hot labels" and batch.layout.index_target:
+                continue
+            if what == "class probabilities" and batch.options.from_logits:
+                continue
+            sums = x.sum(2, keepdim=True)
+            if weight is not None:
+                sums = sums[(weight > 0).any(2, keepdim=True).expand_as(sums)]
+            _check_range(f"the sums over the classes of {what}", sums, 0.99, 1.01)
 
 
 def _check_range(what: str, x: Tensor, low: float, high: float) -> None:
@@ -174,7 +215,7 @@ def make_samples(batch: Batch, backend: Backend) -> Samples:
 
     def check(given: Samples) -> None:
         if batch.masked:
-            _check_values(batch, given.scores, given.y, given.weight)
+            _check_values(batch, given.scores, given.y)
         if options.from_logits:
             check_logits(given.scores, finite=batch.layout.task == "multiclass")
         for what, x in distributions(given, options.from_logits):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Unpack
 
 import numpy as np
@@ -15,36 +16,21 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from anyloss._core.absent import zero_division
+from anyloss._core.backend import NUMPY, Array
 from anyloss._core.counts import Counts
 from anyloss._core.documents import documented, inherits_sections
 from anyloss._core.gradient import Derivatives, binary_derivatives, class_derivatives
 from anyloss._core.options import FunctionSettings, Settings, make_settings, shows_options_of
-from anyloss._core.scoring import averaged, check_finite, score_parts, whole_score
+from anyloss._core.scoring import check_finite
 from anyloss._core.shapes import PerSample, Task, ZeroDivision
 from anyloss.metrics import Metric, MetricSpec
-from anyloss.steps import Amplified, Step, Uniform
-from anyloss.torch.batch import (
-    BACKENDS,
-    Batch,
-    count,
-    entropy_sums,
-    hard_count,
-    make_samples,
-    read_batch,
-)
-from anyloss.torch.fast import FastStep, closed_form_loss
+from anyloss.steps import Step
+from anyloss.torch.batch import BACKENDS, Batch, check_logits, hard_count, read_batch
+from anyloss.torch.decide import Decided, decide
+from anyloss.torch.gradient import with_gradient
 from anyloss.torch.memory import Monitor, RunningCounts
-from anyloss.torch.sync import CROSS_ENTROPY, Pool, once, over_ranks, pooled, refuse_join
-
-# The fast path computes false and true negatives as differences of sums. Where almost every sample
-# is predicted positive, these differences lose their digits, and the plain path sums the counts
-# directly.
-IMPRECISE = {dtype: 1e5 * torch.finfo(dtype).eps for dtype in BACKENDS}
-
-
-class _ImpreciseError(Exception):
-    """The counts of the fast path would lose their digits."""
-
+from anyloss.torch.plain import mean_cross_entropy, plain_loss, score_of_counts
+from anyloss.torch.sync import Pool, once, over_ranks, refuse_join
 
 _known_steps: set[tuple[Step, torch.dtype]] = set()  # steps that passed check_dtype
 
@@ -54,132 +40,82 @@ def batch_loss(batch: Batch, settings: Settings, pool: Pool | None = None) -> Te
     losses = [_step_loss(batch, k, settings, pool) for k in range(len(settings.steps))]
     loss = losses[0] if len(losses) == 1 else torch.stack(losses).mean(0)
     if settings.cross_entropy:
-        loss = loss + settings.cross_entropy * _cross_entropy(batch, pool)
+        loss = loss + settings.cross_entropy * mean_cross_entropy(batch, pool)
     return loss
 
 
 def _step_loss(batch: Batch, k: int, settings: Settings, pool: Pool | None) -> Tensor:
+    """Decisions and counts, the exchange, the score and its derivatives, the gradient."""
     step, dtype = settings.steps[k], batch.scores.dtype
     if (step, dtype) not in _known_steps:
         step.check_dtype(str(dtype), BACKENDS[dtype].tiny)
         _known_steps.add((step, dtype))
-    fast = type(step) is Amplified or (type(step) is Uniform and step.is_identity)
-    if fast and _fast_path_serves(batch):
-        return _fast_loss(batch, step, k, settings, pool)  # type: ignore[arg-type]
-    return _plain_loss(batch, k, settings, pool)
+    if not batch.has_closed_form(step):
+        return plain_loss(batch, k, settings, pool)
+    pool = pool and once(pool)
+    wanted = batch.scores.requires_grad and torch.is_grad_enabled()
+    decided = decide(batch, step, wanted)
+    found = _derivatives(decided, batch, settings, pool, k)
 
+    def plain(scores: Tensor) -> Tensor:
+        return plain_loss(batch._replace(scores=scores), k, settings, pool)
 
-def _plain_loss(batch: Batch, k: int, settings: Settings, pool: Pool | None) -> Tensor:
-    backend = BACKENDS[batch.scores.dtype]
-    samples = make_samples(batch, backend)
-    own = count(samples, settings.steps[k], batch.options, backend)
-    counts, score = _score(own, batch, settings, pool, k, sample_weight=samples.sample_weight)
-    loss: Tensor = (1 - score).to(batch.scores.dtype)
-    if batch.checked:
-        with torch.no_grad():
-            check_finite(counts, [loss, *counts], settings.metric)
-    return loss
-
-
-def _score(
-    counts: Counts, batch: Batch, settings: Settings, pool: Pool | None, k: int, *,
-    hard: bool = False, sample_weight: Tensor | None = None,
-) -> tuple[Counts, Tensor]:  # fmt: skip
-    """The counts of all parts of the pool, and their score."""
-    # Counts are double, but their derivatives must fit into the type of the scores.
-    lay, backend = batch.layout, BACKENDS[counts.tp.dtype if hard else batch.scores.dtype]
-    if pool is not None and not lay.per_sample:
-        counts = Counts(*pooled(pool, k, torch.stack(tuple(counts))))
-    smooth = 0.0 if hard else settings.smooth
-    found = averaged(settings.metric, counts, lay, backend, smooth=smooth, hard=hard)
-    parts = score_parts(found, counts, lay, backend, sample_weight)
-    if pool is not None and lay.per_sample:  # each sample is in exactly one part of the pool
-        parts = tuple(pooled(pool, k, torch.stack(parts)))
-    return counts, whole_score(*parts, lay, hard, backend)
-
-
-def _cross_entropy(batch: Batch, pool: Pool | None) -> Tensor:
-    """The mean cross-entropy over the weight of all parts of the pool."""
-    sums = entropy_sums(batch)
-    if pool is not None:
-        sums = pooled(pool, CROSS_ENTROPY, sums)
-    loss: Tensor = sums[0] / sums[1].detach().clamp_min(BACKENDS[sums.dtype].tiny)
-    if batch.checked and not torch.isfinite(loss.detach()):
-        raise ValueError(
-            "input must hold finite numbers where cross_entropy is added; got a cross-entropy of "
-            f"{loss.item()}"
-        )
-    return loss
-
-
-def _fast_path_serves(batch: Batch) -> bool:
-    lay, scores = batch.layout, batch.scores
-    return (
-        batch.eager
-        and scores.is_cpu
-        and batch.options.from_logits
-        and not batch.options.per_sample
-        and not batch.options.soft_labels
-        and not batch.masked
-        and not batch.target.requires_grad
-        and (
-            (lay.task == "binary" and lay.average is not None)
-            or (lay.task == "multilabel" and scores.ndim == 2)
-        )
+    return with_gradient(
+        batch.scores, batch.layout.class_axis, decided, found, partial(decide, batch, step), plain
     )
 
 
-def _fast_loss(
-    batch: Batch, step: FastStep, k: int, settings: Settings, pool: Pool | None
-) -> Tensor:
-    z, y = batch.scores, batch.target
-    if batch.layout.task == "binary" and z.ndim > 1:
-        z, y = z.reshape(-1), y.reshape(-1)
-    imprecise = IMPRECISE[z.dtype]
-    pool = pool and once(pool)
-
-    def evaluate(counts: Counts) -> Derivatives:
-        tp, fn, fp, tn = counts
-        lost = (fn + tn < imprecise * z.shape[0]) | (tn < imprecise * (fp + tn))
-        # In each class, a count that is a difference must exceed the rounding error.
-        least = imprecise / 100
-        lost |= ((tp < least * fn) | (fn < least * tp)) & (tp + fn > 0)
-        lost |= (fp < least * tn) & (fp + tn > 0)
-        if lost if z.ndim == 1 else lost.any():
-            raise _ImpreciseError  # before the exchange, which each rank makes once on either path
-        if pool is None:
-            return _derivatives(counts, batch, settings)
-        own = torch.tensor(np.stack(tuple(counts)).reshape(4, 1, 1, -1))
-        total, factor = pool(k, own)
-        counts = Counts(*(total.flatten().tolist() if z.ndim == 1 else total.numpy()))
-        score, d_positive, d_negative = _derivatives(counts, batch, settings)
-        return Derivatives(score, factor * d_positive, factor * d_negative)
-
-    def plain(scores: Tensor) -> Tensor:
-        return _plain_loss(batch._replace(scores=scores, target=y), k, settings, pool)
-
-    try:
-        return closed_form_loss(z, y, step, evaluate, plain)
-    except _ImpreciseError:
-        return plain(z)
-
-
-def _derivatives(counts: Counts, batch: Batch, settings: Settings) -> Derivatives:
-    """The score and its derivatives: floats for a column, else arrays over the classes."""
-    lay = batch.layout
-    if lay.average == "binary" and zero_division(lay, hard=False) == 0:
-        derivatives = binary_derivatives(counts, settings.metric, settings.smooth)
-        score, d_positive, d_negative = derivatives
-        if math.isfinite(score + d_positive + d_negative + counts.tn):
-            return derivatives
+def _derivatives(
+    decided: Decided, batch: Batch, settings: Settings, pool: Pool | None, k: int
+) -> Derivatives:
+    """The score of all that is in the pool, and its derivatives for the own samples."""
+    lay, metric, smooth, factor = batch.layout, settings.metric, settings.smooth, 1.0
+    counts, column = decided.counts, isinstance(decided.counts.tp, float)
+    if pool is not None and not lay.per_sample:
+        own = np.reshape(tuple(counts), (4, 1, 1, 1)) if column else tuple(counts)
+        total, factor = pool(k, _stacked(own))
+        counts = Counts(*(total.flatten().tolist() if column else _unstacked(total)))
+    if column and lay.average == "binary" and zero_division(lay, hard=False) == 0:
+        found = binary_derivatives(counts, metric, smooth)
     else:
-        arrays = Counts(*(np.asarray(x).reshape(1, 1, -1) for x in counts))
-        derivatives = class_derivatives(arrays, settings.metric, lay, settings.smooth)
-        if lay.task == "binary":
-            derivatives = Derivatives(*(x.item() for x in derivatives))
-    if batch.checked:
-        check_finite(counts, [*derivatives, *counts], settings.metric)
-    return derivatives
+
+        def merge(total: Array, weight: Array) -> tuple[Array, Array]:
+            nonlocal factor
+            assert pool is not None
+            both, factor = pool(k, _stacked((total, weight)))
+            total, weight = _unstacked(both)
+            return total, weight
+
+        arrays = Counts(*(np.reshape(x, (1, 1, 1)) for x in counts)) if column else counts
+        found = class_derivatives(
+            arrays, metric, lay, smooth, _unstacked(decided.sample_weight),
+            NUMPY if batch.scores.is_cpu else BACKENDS[torch.float64],
+            merge if pool is not None and lay.per_sample else None,
+        )  # fmt: skip
+    if batch.checked and not _is_finite((*found, *counts)):
+        if batch.options.from_logits:
+            check_logits(decided.part.z, finite=lay.task == "multiclass")
+        check_finite(counts, [*found, *counts], metric)
+    if factor == 1.0:
+        return found
+    return Derivatives(found.score, factor * found.d_positive, factor * found.d_negative)
+
+
+def _is_finite(values: tuple[Array, ...]) -> bool:
+    """Whether all numbers are finite; plain floats are added without NumPy's overhead."""
+    return math.isfinite(sum(x if type(x) is float else float(np.sum(x)) for x in values))
+
+
+def _stacked(sums: Array) -> Tensor:
+    """Arrays or tensors as one tensor."""
+    if isinstance(sums[0], Tensor):
+        return torch.stack(sums)
+    return torch.from_numpy(np.stack(sums))
+
+
+def _unstacked(x: Tensor | None) -> Array:
+    """A tensor as the arithmetic of the counts takes it: NumPy on the CPU."""
+    return x if x is None or not x.is_cpu else x.numpy()
 
 
 @documented
@@ -320,7 +256,7 @@ class AnyLoss(nn.Module):
         scores = []
         for k, step in enumerate(self.settings.steps):
             counts, samples = hard_count(batch, step)
-            _, score = _score(
+            _, score = score_of_counts(
                 counts, batch, self.settings, pool, k, hard=True, sample_weight=samples
             )
             scores.append(score)

@@ -97,7 +97,7 @@ class Monitor:
             return
         self.batches += 1
         if self.batches <= self.BATCHES and batch.layout.task == "binary":
-            self.without_positives += not batch.target.any().item()
+            self.without_positives += not (batch.target.numel() and batch.target.max().item() > 0)
             if self.batches == self.BATCHES and 2 * self.without_positives > self.BATCHES:
                 self._warn_of_missing_positives()
         if self.batches % self.EVERY == 0 and len(self.decisions) < 2:

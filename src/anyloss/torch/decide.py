@@ -1,0 +1,461 @@
+"""Soft decisions of a batch and their counts, without a graph: the first half of the closed form.
+
+The score depends on the samples only through four counts per class. The gradient therefore needs
+nothing else than the derivative of each soft decision. Scores are seen as
+`(n, before, classes, after)` in the caller's own memory layout. On the CPU they are counted in
+blocks that stay in the processor's cache, and the counts of the blocks are added in double
+precision.
+
+Sigmoids are computed on their small side `s <= 1/2`, where `1 - s` and `s - s^2` lose no digits.
+The softmax takes its largest entry as the unit of the others, for the same reason.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from anyloss._core.backend import Array
+from anyloss._core.counts import Counts, column_counts, counts_of_sums, pair
+from anyloss._core.gradient import column_decisions
+from anyloss.steps import Amplified, Step
+from anyloss.torch.batch import BACKENDS, Batch, check_logits, check_part
+
+BLOCK = 131072  # numbers per thread: a few buffers of this size fit into the cache
+SMALL = 32768  # numbers; below, NumPy's calls are cheaper than PyTorch's
+FEW_CLASSES = 32
+# The share of the samples below which a count that is a difference of sums is summed directly.
+IMPRECISE = {dtype: 1e5 * torch.finfo(dtype).eps for dtype in BACKENDS}
+
+
+class Part(NamedTuple):
+    """A batch, or a block of it, as it is counted.
+
+    The axes are `(n, before, classes, after)`, or a single one for a pooled column. Labels have the
+    same axes; class indices have one class. Weights may have axes of length 1.
+    """
+
+    z: Tensor
+    y: Tensor
+    weight: Tensor | None
+    task: str
+    by_index: bool  # the labels are class indices
+    per_sample: bool
+    from_logits: bool
+    soft_labels: bool
+
+
+class Decided(NamedTuple):
+    """The counts of a part, and what its gradient needs.
+
+    Counts are floats for a pooled column, else arrays with the axes `(samples, 1, classes)`; on
+    accelerators they are tensors with these axes. `buffer` has the size of the scores: for columns
+    it holds the derivatives of the decisions, for a softmax the probabilities if its memory layout
+    allows that, and at the end the gradient. `saved` has what else is needed of each block: the
+    decisions for soft labels, and the probabilities that are not in the buffer.
+    """
+
+    part: Part
+    step: Step
+    counts: Counts
+    buffer: Tensor | None
+    saved: list[Tensor]
+    sample_weight: Tensor | None  # of each sample in the mean over samples
+
+
+def decide(batch: Batch, step: Step, wanted: bool = True) -> Decided:
+    """The counts of a batch under a step and, if wanted, what its gradient needs."""
+    part, sample_weight = _make_part(batch)
+    hides_nan = not (step.is_identity or type(step) is Amplified)  # its comparisons may do so
+    if hides_nan:
+        part = _blanked(part)
+        if batch.checked and part.from_logits:
+            check_logits(part.z, finite=False)
+    if batch.checked and (batch.masked or part.task == "multiclass"):
+        try:
+            check_part(batch, part.z, part.y, part.weight)
+        except ValueError:  # a sample of weight 0 may hold anything
+            part = _blanked(part)
+            check_part(batch, part.z, part.y, part.weight)
+    elif batch.masked and not part.z.is_cpu:
+        part = _blanked(part)
+    found = _decide(part, step, wanted)
+    if batch.masked and part.z.is_cpu and not _is_finite(found[0]):
+        part = _blanked(part)
+        found = _decide(part, step, wanted)
+    return Decided(part, step, *found, sample_weight)
+
+
+def _make_part(batch: Batch) -> tuple[Part, Tensor | None]:
+    """The batch as it is counted, and the weights of its samples in the mean over samples."""
+    lay, shape, options = batch.layout, batch.scores.shape, batch.options
+    if lay.task == "binary":
+        view = (shape[0], 1, 1, math.prod(shape[1:])) if lay.per_sample else (batch.scores.numel(),)
+    else:
+        before, after = shape[1 : lay.class_axis], shape[lay.class_axis + 1 :]
+        view = (shape[0], math.prod(before), lay.classes, math.prod(after))
+    labels = (*view[:2], 1, *view[3:]) if lay.index_target else view
+    z, y = batch.scores.detach().reshape(view), batch.target.reshape(labels)
+    w, sample_weight = None, None
+    if batch.weight is not None:
+        w = batch.weight.detach().to(z.dtype)
+        if lay.per_sample and w.shape == shape[:1]:
+            w, sample_weight = torch.gt(w, 0.0, out=torch.empty_like(w)), w.reshape(-1, 1, 1)
+        w = _weights(w, y)
+    if options.ignore_index is not None:
+        keep = torch.ne(y, options.ignore_index, out=torch.empty_like(y, dtype=z.dtype))
+        w, y = keep if w is None else w * keep, y * keep.to(y.dtype)
+    part = Part(
+        z, y, w, lay.task, lay.index_target, bool(lay.per_sample), options.from_logits,
+        options.soft_labels,
+    )  # fmt: skip
+    return part, sample_weight
+
+
+def _weights(w: Tensor, y: Tensor) -> Tensor:
+    """Weights with the axes of the labels, or with axes of length 1."""
+    if w.numel() == y.numel():
+        return w.reshape(y.shape)
+    if y.ndim == 1:
+        return w.reshape(-1, 1).expand(-1, y.numel() // len(w)).reshape(-1)
+    return w.reshape(-1, 1, 1, 1)
+
+
+def _blanked(part: Part) -> Part:
+    """The part with zeros as scores and labels of the samples of weight 0."""
+    if part.weight is None:
+        return part
+    gone = part.weight == 0
+    if part.task == "multiclass":  # a single class cannot be blanked: it would change the others
+        gone = gone.all(2, keepdim=True)
+    return part._replace(z=part.z.masked_fill(gone, 0.0), y=part.y.masked_fill(gone, 0))
+
+
+def blocks(part: Part) -> Iterator[tuple[slice, Part]]:
+    """Blocks along the first axis that fit into the cache; the whole part on accelerators."""
+    n, numbers, w = part.z.shape[0], part.z.numel(), part.weight
+    size = max(1, BLOCK * torch.get_num_threads() * n // max(1, numbers))
+    if not part.z.is_cpu or size >= n:
+        yield slice(None), part
+        return
+    for start in range(0, n, size):
+        at = slice(start, start + size)
+        yield at, part._replace(z=part.z[at], y=part.y[at], weight=None if w is None else w[at])
+
+
+def _decide(part: Part, step: Step, wanted: bool) -> tuple[Counts, Tensor | None, list[Tensor]]:
+    """The counts, the buffer and what is saved; see `Decided`."""
+    cpu, saved = part.z.is_cpu, list[Tensor]()
+    if part.z.ndim == 1 and cpu and part.z.numel() <= SMALL and _has_short_form(part, step):
+        return *_small_column(part, step), saved
+    buffer = torch.empty_like(part.z) if wanted else None
+    if not cpu:
+        return _counts(part, step, buffer, saved), buffer, saved
+    counts = counts_of_sums(*_add(part, step, buffer, saved))
+    if _is_imprecise(counts, IMPRECISE[part.z.dtype]):
+        counts = _counts(part, step, None, [])
+    return counts, buffer, saved
+
+
+def _add(part: Part, step: Step, buffer: Tensor | None, saved: list[Tensor]) -> list[Array]:
+    """Predicted positives, true positives, positives and all samples, summed over the blocks."""
+    total: list[Any] = []
+    for at, block in blocks(part):
+        out = None if buffer is None else buffer[at]
+        if part.task == "multiclass":
+            sums = _class_sums(block, *_class_decisions(block, step, out, saved))
+        else:
+            sums = _column_sums(block, _column_decisions(block, step, out, saved)[0])
+        found: list[Any] = sums if part.z.ndim == 1 else [x.double().numpy()[:, None] for x in sums]
+        if not total:
+            total = list(found)
+        elif part.per_sample:
+            total = [np.concatenate(x) for x in zip(total, found, strict=True)]
+        else:
+            total = [x + y for x, y in zip(total, found, strict=True)]
+    return total
+
+
+def _counts(part: Part, step: Step, buffer: Tensor | None, saved: list[Tensor]) -> Counts:
+    """The counts, none of them as a difference of sums."""
+    parts = []
+    for at, block in blocks(part):
+        out = None if buffer is None else buffer[at]
+        if part.task == "multiclass":
+            cells = _class_cells(block, *_class_decisions(block, step, out, saved))
+        else:
+            cells = _column_cells(block, *_column_decisions(block, step, out, saved, mirrored=True))
+        parts.append(torch.stack([x.double() for x in cells]))
+    total = torch.cat(parts, 1)
+    if not part.per_sample and len(parts) > 1:
+        total = total.sum(1, keepdim=True)
+    if not part.z.is_cpu:
+        return Counts(*total.unsqueeze(2))
+    return Counts(*(total.flatten().tolist() if part.z.ndim == 1 else total.unsqueeze(2).numpy()))
+
+
+def _is_finite(counts: Counts) -> bool:
+    return math.isfinite(sum(float(np.sum(x)) for x in counts))
+
+
+def _is_imprecise(counts: Counts, share: float) -> bool:
+    """Whether a count that is a difference of sums may be mostly rounding error."""
+    tp, fn, fp, tn = counts
+    least = share / 100
+    lost = (fn + tn < share * (tp + fn + fp + tn)) | (tn < share * (fp + tn))
+    lost |= fp + tn < share * (tp + fn)
+    lost |= ((tp < least * fn) | (fn < least * tp)) & (tp + fn > 0)
+    lost |= (fp < least * tn) & (fp + tn > 0)
+    return lost if isinstance(lost, bool) else bool(lost.any())
+
+
+def _has_short_form(part: Part, step: Step) -> bool:
+    """Whether the decisions are those of `Uniform()` or `Amplified`, of logits and hard labels."""
+    short = step.is_identity or type(step) is Amplified
+    return short and part.from_logits and not part.soft_labels
+
+
+def _small_column(part: Part, step: Step) -> tuple[Counts, Tensor]:
+    """The counts and derivatives of a small column, for which NumPy has less overhead per call."""
+    y, w = part.y.numpy(), None if part.weight is None else part.weight.numpy()
+    a, derivative, factor = column_decisions(part.z.numpy(), step)  # type: ignore[arg-type]
+    counts = column_counts(a, y, w)
+    if _is_imprecise(counts, IMPRECISE[part.z.dtype]):
+        counts = _counts(part, step, None, [])
+    if factor != 1.0:
+        derivative *= derivative.dtype.type(factor)
+    if w is not None:
+        derivative *= w
+    return counts, torch.from_numpy(derivative)
+
+
+_kept = threading.local()
+
+
+def scratch(like: Tensor, number: int) -> Tensor:
+    """Working memory that is kept from call to call, because new pages cost more than the work."""
+    if not like.is_cpu:
+        return like.new_empty((number, *like.shape))
+    name, size = str(like.dtype), number * like.numel()
+    found: Tensor | None = getattr(_kept, name, None)
+    if found is None or found.numel() < size:
+        with torch.inference_mode(False):  # what is kept must serve training as well
+            found = torch.empty(size, dtype=like.dtype)
+        setattr(_kept, name, found)
+    return found[:size].view(number, *like.shape)
+
+
+@lru_cache(maxsize=64)
+def _zero(dtype: torch.dtype, device: torch.device) -> Tensor:
+    with torch.inference_mode(False):
+        return torch.zeros((), dtype=dtype, device=device)
+
+
+# Columns: each number is a decision of its own.
+
+
+def _column_decisions(
+    part: Part, step: Step, out: Tensor | None, saved: list[Tensor], mirrored: bool = False
+) -> tuple[Tensor, Tensor]:
+    """The soft decisions and, if `mirrored`, their mirrors; derivatives are written to `out`."""
+    if part.from_logits and (step.is_identity or type(step) is Amplified):
+        a, b = _short_form(part.z, step, out, mirrored)
+    else:
+        a, b = _any_step(part, step, out)
+    if out is not None and part.weight is not None:
+        out.mul_(part.weight)
+    if out is not None and part.soft_labels:
+        saved.append(a.clone())
+    return a, b
+
+
+def _short_form(z: Tensor, step: Step, out: Tensor | None, mirrored: bool) -> tuple[Tensor, Tensor]:
+    """The decisions of `Uniform()` and `Amplified` in few operations."""
+    room, zero = scratch(z, 3), _zero(z.dtype, z.device)
+    small = torch.abs(z, out=room[0]).neg_().sigmoid_()
+    if step.is_identity:
+        if out is not None:
+            torch.addcmul(small, small, small, value=-1, out=out)
+        above = torch.gt(z, zero, out=room[1])
+    else:
+        scale, threshold = step.scale, step.threshold  # type: ignore[attr-defined]
+        sign = z
+        if threshold == 0.5:  # the decision changes its side where the logit does
+            second = torch.sub(small, 0.5, out=room[1]).mul_(scale).sigmoid_()
+        else:
+            sign = torch.sigmoid(z).sub_(threshold)
+            second = torch.abs(sign, out=room[1]).mul_(-scale).sigmoid_()
+        if out is not None:
+            torch.addcmul(second, second, second, value=-1, out=out)
+            out.mul_(small.addcmul_(small, small, value=-1)).mul_(scale)
+        above, small = torch.gt(sign, zero, out=room[0]), second
+    a = torch.sub(above, small, out=room[2]).abs_()
+    return a, above.neg_().add_(1).sub_(small).abs_() if mirrored else a
+
+
+def _any_step(part: Part, step: Step, out: Tensor | None) -> tuple[Tensor, Tensor]:
+    """The decisions of any step, from its `both` and `density`."""
+    backend = BACKENDS[part.z.dtype]
+    p, q = pair(part.z, step, part.task, part.from_logits, backend)
+    if out is not None:
+        derivative = step.density(p, q, backend)
+        if part.from_logits and not step.on_logit:
+            derivative = derivative * p * q
+        elif step.on_logit and not part.from_logits:  # the derivative of the logit
+            inside = [torch.where(x < backend.tiny, torch.inf, x) for x in (part.z, 1 - part.z)]
+            derivative = derivative / inside[0] + derivative / inside[1]
+        out.copy_(derivative)
+    a, b = step.both(p, q, backend)
+    return a, b
+
+
+def _column_sums(part: Part, a: Tensor) -> list[Array]:
+    """Predicted positives, true positives, positives and all samples: `(samples, classes)`."""
+    y, w = part.y, part.weight
+    if w is not None:
+        a = a * w
+    both = torch.minimum(a, y if w is None else y * w) if part.soft_labels else a * y
+    found = [_sum(x, part) for x in (a, both, y if w is None else w * y)]
+    found.append(torch.full_like(found[0], part.z.numel() / max(1, found[0].numel()))
+                 if w is None else _sum(w.expand_as(part.z), part))  # fmt: skip
+    return [x.item() for x in found] if part.z.ndim == 1 else found
+
+
+def _column_cells(part: Part, a: Tensor, b: Tensor) -> list[Tensor]:
+    """The four counts `(samples, classes)`, each summed directly."""
+    return [_sum(x, part) for x in _cells(a, b, part.y, part.weight, part.soft_labels)]
+
+
+def _cells(
+    a: Tensor, b: Tensor, y: Tensor, w: Tensor | None, soft_labels: bool
+) -> Iterator[Tensor]:
+    """The part of each decision in `tp`, `fn`, `fp` and `tn`."""
+    if soft_labels:
+        both = torch.minimum(a, y)
+        cells = both, y - both, a - both, torch.minimum(b, 1 - y)
+    else:
+        cells = a * y, b * y, a * (1 - y), b * (1 - y)
+    return iter(cells) if w is None else (x.mul_(w) for x in cells)
+
+
+def _sum(x: Tensor, part: Part) -> Tensor:
+    """The sum over the samples: `(samples, classes)`."""
+    if x.ndim == 1:
+        return x.sum().view(1, 1)
+    if x.shape[2] == 1:
+        return x.sum((1, 3)) if part.per_sample else x.sum().view(1, 1)
+    return x.sum((1, 3) if part.per_sample else (0, 1, 3)).view(-1, x.shape[2])
+
+
+# Classes: the decisions of a row depend on each other through the softmax. A block is laid out as
+# `(classes, samples, rows)`, so that all operations run along its rows.
+
+
+def class_rows(x: Tensor) -> Tensor:
+    """`(n, before, classes, after)` as `(classes, n, before * after)`; a view where possible."""
+    n, before, classes, after = x.shape
+    if before * after > 1 or not x.is_cpu or classes > FEW_CLASSES:
+        return x.permute(2, 0, 1, 3).reshape(classes, n, before * after)
+    flat, found = x.view(n, classes), x.new_empty(classes, n)
+    for k in range(classes):  # faster than a transposed copy
+        found[k].copy_(flat[:, k])
+    return found.view(classes, n, 1)
+
+
+def is_laid_out_in_rows(x: Tensor) -> bool:
+    """Whether `class_rows` is a view: one sample, with its classes before its positions."""
+    return x.shape[0] == x.shape[1] == 1
+
+
+def softmax(x: Tensor, out: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+    """The softmax over the first axis, ones at its largest entries, and one minus the largest."""
+    peak = x.amax(0)
+    e = torch.sub(x, peak, out=out).exp_()
+    top = torch.eq(x, peak, out=torch.empty_like(x))
+    rest = (e - top).sum(0).add_(top.sum(0)).sub_(1)  # of several equal entries one is the unit
+    whole = rest + 1
+    return e.div_(whole), top, rest.div_(whole)
+
+
+def class_scale(step: Step, classes: int) -> float:
+    """The factor of the probabilities in the softmax of `Amplified`; see its `multiclass`."""
+    return step.scale / 2 + math.log(max(classes - 1, 1))  # type: ignore[attr-defined, no-any-return]
+
+
+def amplified(p: Tensor, step: Step) -> tuple[Tensor, Tensor, Tensor]:
+    """The soft decisions of class probabilities under `Amplified`; see `softmax`."""
+    return softmax(p * class_scale(step, p.shape[0]))
+
+
+def _class_decisions(
+    part: Part, step: Step, out: Tensor | None, saved: list[Tensor]
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """The soft decisions, ones at their largest, and one minus the largest (if there is one).
+
+    The probabilities are written to `out` if it is laid out like the rows, else they are saved.
+    """
+    z = class_rows(part.z)
+    rows = class_rows(out) if out is not None and is_laid_out_in_rows(out) else None
+    if part.from_logits:
+        p, top, rest = softmax(z, rows)
+    else:
+        p, top, rest = (z if rows is None else rows.copy_(z)), None, None
+    if out is not None and rows is None:
+        saved.append(p)
+    return (p, top, rest) if step.is_identity else amplified(p, step)
+
+
+def _class_sums(part: Part, a: Tensor, top: Tensor | None, rest: Tensor | None) -> list[Tensor]:
+    """Predicted positives, true positives, positives and all samples: `(samples, classes)`."""
+    if not part.by_index:
+        tp, fn, fp, tn = _class_cells(part, a, top, rest)
+        return [tp + fp, tp, tp + fn, tp + fn + fp + tn]
+    y, w = class_rows(part.y), None if part.weight is None else class_rows(part.weight)
+    own = a.gather(0, y)
+    mirror = 1 - own
+    if top is not None and rest is not None:
+        mirror.addcmul_(top.gather(0, y), rest - mirror)
+    n, rows = y.shape[1:]
+    both = torch.cat([own, mirror]).double()
+    if w is not None:
+        both *= w
+    tp, fn = _by_class(both, y, part)
+    total = torch.full_like(tp, n * rows / max(1, len(tp))) if w is None else (
+        _class_sum(w.expand(1, n, rows), part).expand_as(tp))  # fmt: skip
+    return [_class_sum(a if w is None else a * w, part), tp, tp + fn, total]
+
+
+def _by_class(values: Tensor, y: Tensor, part: Part) -> list[Tensor]:
+    """The sums of several numbers per row over the rows of each class: `(samples, classes)`."""
+    classes, n = part.z.shape[2], y.shape[1]
+    samples = n if part.per_sample else 1
+    if part.per_sample:
+        y = y + classes * torch.arange(n, device=y.device)[:, None]
+    index, found = y.reshape(-1), []
+    for x in values:
+        total = torch.zeros(samples * classes, dtype=torch.float64, device=y.device)
+        found.append(total.index_add_(0, index, x.reshape(-1)).view(samples, classes))
+    return found
+
+
+def _class_cells(part: Part, a: Tensor, top: Tensor | None, rest: Tensor | None) -> list[Tensor]:
+    """The four counts `(samples, classes)`, each summed directly."""
+    b = 1 - a
+    if top is not None and rest is not None:
+        b.addcmul_(top, rest - b)
+    y, w = class_rows(part.y), None if part.weight is None else class_rows(part.weight)
+    if part.by_index:
+        y = torch.zeros_like(a).scatter_(0, y, 1.0)
+    return [_class_sum(x, part) for x in _cells(a, b, y, w, part.soft_labels)]
+
+
+def _class_sum(x: Tensor, part: Part) -> Tensor:
+    """The sum over the rows: `(samples, classes)`."""
+    return x.sum(2).t() if part.per_sample else x.reshape(1, x.shape[0], -1).sum(2)

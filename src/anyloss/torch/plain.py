@@ -1,0 +1,62 @@
+"""The loss in plain differentiable operations, for what has no closed form.
+
+These are compilers, `torch.func`, gradients that are differentiated again, labels and weights that
+need gradients, and one score per class of a softmax. The hard score is computed here as well.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from anyloss._core.counts import Counts
+from anyloss._core.options import Settings
+from anyloss._core.scoring import averaged, check_finite, score_parts, whole_score
+from anyloss.torch.batch import BACKENDS, Batch, count, entropy_sums, make_samples
+from anyloss.torch.sync import CROSS_ENTROPY, Pool, pooled
+
+
+def plain_loss(batch: Batch, k: int, settings: Settings, pool: Pool | None) -> Tensor:
+    """One minus the soft score under the step of number `k`."""
+    backend = BACKENDS[batch.scores.dtype]
+    samples = make_samples(batch, backend)
+    own = count(samples, settings.steps[k], batch.options, backend)
+    counts, score = score_of_counts(
+        own, batch, settings, pool, k, sample_weight=samples.sample_weight
+    )
+    loss: Tensor = (1 - score).to(batch.scores.dtype)
+    if batch.checked:
+        with torch.no_grad():
+            check_finite(counts, [loss, *counts], settings.metric)
+    return loss
+
+
+def score_of_counts(
+    counts: Counts, batch: Batch, settings: Settings, pool: Pool | None, k: int, *,
+    hard: bool = False, sample_weight: Tensor | None = None,
+) -> tuple[Counts, Tensor]:  # fmt: skip
+    """The counts of all parts of the pool, and their score."""
+    # Counts are double, but their derivatives must fit into the type of the scores.
+    lay, backend = batch.layout, BACKENDS[counts.tp.dtype if hard else batch.scores.dtype]
+    if pool is not None and not lay.per_sample:
+        counts = Counts(*pooled(pool, k, torch.stack(tuple(counts))))
+    smooth = 0.0 if hard else settings.smooth
+    found = averaged(settings.metric, counts, lay, backend, smooth=smooth, hard=hard)
+    parts = score_parts(found, counts, lay, backend, sample_weight)
+    if pool is not None and lay.per_sample:  # each sample is in exactly one part of the pool
+        parts = tuple(pooled(pool, k, torch.stack(parts)))
+    return counts, whole_score(*parts, lay, hard, backend)
+
+
+def mean_cross_entropy(batch: Batch, pool: Pool | None) -> Tensor:
+    """The mean cross-entropy over the weight of all parts of the pool."""
+    sums = entropy_sums(batch)
+    if pool is not None:
+        sums = pooled(pool, CROSS_ENTROPY, sums)
+    loss: Tensor = sums[0] / sums[1].detach().clamp_min(BACKENDS[sums.dtype].tiny)
+    if batch.checked and not torch.isfinite(loss.detach()):
+        raise ValueError(
+            "input must hold finite numbers where cross_entropy is added; got a cross-entropy of "
+            f"{loss.item()}"
+        )
+    return loss
