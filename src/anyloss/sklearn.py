@@ -13,7 +13,6 @@ import numpy as np
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state, column_or_1d
-from sklearn.utils._param_validation import Interval
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 from threadpoolctl import threadpool_limits
@@ -216,17 +215,17 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _check_parameters(self) -> tuple[int, ...]:
         """Check the ranges of all parameters; return the sizes of the hidden layers."""
-        for name, kind, low in (
-            ("C", Real, 0.0),
-            ("folds", Integral, 1),
-            ("repeats", Integral, 0),
-            ("max_iter", Integral, 0),
-            ("max_rows", Integral, 99),
-            ("n_iter_no_change", Integral, 0),
-        ):
-            value, inside = getattr(self, name), Interval(kind, low, None, closed="neither")
-            if not inside.is_satisfied_by(value) and (name, value) != ("max_rows", None):
-                raise ValueError(f"{name} must be {inside}; got {value!r}")
+        if not isinstance(self.C, Real) or not 0 < self.C < np.inf:
+            raise ValueError(f"C must be a positive number; got {self.C!r}")
+        for name, low in (
+            ("folds", 2), ("repeats", 1), ("max_iter", 1), ("max_rows", 100),
+            ("n_iter_no_change", 1),
+        ):  # fmt: skip
+            value = getattr(self, name)
+            if (name, value) == ("max_rows", None):
+                continue
+            if not isinstance(value, Integral) or value < low:
+                raise ValueError(f"{name} must be an integer of at least {low}; got {value!r}")
         known = [x for x in AVERAGES if x not in (None, "none")]
         if self.average not in known:
             raise ValueError(f"average must be one of {known}; got {self.average!r}")

@@ -11,6 +11,7 @@ from torch import nn
 
 from anyloss.steps import Amplified, RaisedCosine
 from anyloss.torch import AnyLoss, F1Loss, StratifiedBatchSampler, accumulate
+from anyloss.torch.batch import Batch
 
 
 def rows(n=60, seed=0, share=0.3):
@@ -112,10 +113,13 @@ def test_what_accumulate_refuses():
 # --- memory ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("step", [None, RaisedCosine(0.4)], ids=["fast path", "plain path"])
+@pytest.mark.parametrize("step", [None, RaisedCosine(0.4)], ids=repr)
 @pytest.mark.parametrize("columns", [1, 3])
-def test_running_counts_by_hand(step, columns):
+@pytest.mark.parametrize("closed_form", [True, False])
+def test_running_counts_by_hand(step, columns, closed_form, monkeypatch):
     """The loss of a batch is that of all samples so far, with weights that decrease by age."""
+    if not closed_form:
+        monkeypatch.setattr(Batch, "has_closed_form", lambda batch, step: False)
     keep, losses = 0.7, []
     loss, plain = F1Loss(memory=keep, step=step), F1Loss(step=step)
     generator = torch.Generator().manual_seed(0)

@@ -276,7 +276,7 @@ def test_torch_func():
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch, within torch
-def test_hessian_by_double_backward_of_the_fast_path():
+def test_hessian_by_double_backward_of_the_closed_form():
     z, y = column(10)
     loss = AnyLoss("f1")
     (grad,) = torch.autograd.grad(loss(z, y), z, create_graph=True)

@@ -138,10 +138,14 @@ class Cell:
         return self._linear(value, where(void, 0.0, exponent * x ** (exponent - 1)))
 
     def __bool__(self) -> bool:
-        raise TypeError("a metric cannot branch, as in `if tp`; leave this out, as 0 / 0 is 0")
+        raise TypeError(
+            "a metric cannot branch, as in `if tp`; remove the check, 0 / 0 is already 0"
+        )
 
     def __eq__(self, other: object) -> bool:
-        raise TypeError("a metric cannot compare, as in `tp == 0`; leave this out, as 0 / 0 is 0")
+        raise TypeError(
+            "a metric cannot compare, as in `tp == 0`; remove the check, 0 / 0 is already 0"
+        )
 
     def sum(self) -> Cell:
         """The sum over the classes; the derivatives remain those of each class."""

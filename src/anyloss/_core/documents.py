@@ -53,10 +53,10 @@ OPTIONS = {
         `"weighted"` by their numbers of valid pixels. Default: False.""",
     "zero_division": """(str or float): the score of a class (with `per_sample`, of a mask) for
         which a perfect decision would give 0/0, such as a class without a positive sample under
-        F1. `"skip"` leaves it out of the mean, 0 scores it as 0, and 1 scores it as one minus the
-        mean soft decision, so that false positives cost. `"auto"`, the default, is `"skip"` for
-        several classes, 1 with `per_sample`, and otherwise 0. For hard scores these are
-        scikit-learn's nan, 0 and 1, and `"auto"` is its default.""",
+        F1. `"skip"` leaves it out of the mean, 0 keeps the value of the formula, in which 0/0
+        is 0, and 1 scores it as one minus the mean soft decision, so that false positives cost.
+        `"auto"`, the default, is `"skip"` for several classes, 1 with `per_sample`, and otherwise
+        0. For hard scores these are scikit-learn's nan, 0 and 1, and `"auto"` is its default.""",
     "soft_labels": """(bool): whether labels between 0 and 1 (such as a teacher's probabilities)
         are matched, so that the loss is smallest where the probability equals the label.
         Default: False.""",

@@ -72,8 +72,9 @@ class Batch(NamedTuple):
     def has_closed_form(self, step: Step) -> bool:
         """Whether the gradient is computed in closed form, without a graph.
 
-        Compilers, `torch.func`, labels or weights that need gradients, one score per class of a
-        softmax, and devices without double precision take the plain path instead.
+        Compilers, `torch.func`, labels or weights that need gradients, one score per class unless
+        the task is multilabel, other steps for several classes, and devices without double
+        precision take the plain path instead.
         """
         lay, w = self.layout, self.weight
         plain = self.target.requires_grad or (w is not None and w.requires_grad)

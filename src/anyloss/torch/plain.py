@@ -1,7 +1,7 @@
 """The loss in plain differentiable operations, for what has no closed form.
 
 These are compilers, `torch.func`, gradients that are differentiated again, labels and weights that
-need gradients, and one score per class of a softmax. The hard score is computed here as well.
+need gradients, and what else `Batch.has_closed_form` lists. The hard score is computed here too.
 """
 
 from __future__ import annotations
