@@ -216,7 +216,7 @@ def test_early_stopping(cls):
     names = np.array(["a", "b"])[y]
     text.fit(X[:300], names[:300], eval_set=(X[300:], names[300:]))
     for wrong, message in (
-        ((X, np.full(600, "c")), r"not there in fit: \['c'\]"),
+        ((X, np.full(600, "c")), r"not present in fit: \['c'\]"),
         ([(X, names), (X, names)], "eval_set must be one pair"),
         ((X[:, :2], names), "2 features"),
     ):
@@ -370,24 +370,24 @@ def test_what_cannot_be_saved_or_loaded(tmp_path):
     ("options", "y", "message"),
     [
         ({}, np.zeros(60), "needs rows of two classes.*got one class"),
-        ({}, np.arange(60) % 3, "Only binary.*with 3 classes. Train one class against the rest"),
+        ({}, np.arange(60) % 3, "Only binary.*with 3 classes. Use OneVsRestClassifier"),
         ({}, np.where(np.arange(60) < 3, np.nan, np.arange(60) % 2), "3 of them NaN or None"),
         ({}, np.array([0, 1, None] * 20, dtype=object), "20 of them NaN or None"),
         ({"metric": "f1x"}, np.arange(60) % 2, "did you mean"),
         ({"pos_label": 7}, np.arange(60) % 2, r"one of the classes \[0, 1\]; got 7"),
-        ({"folds": 1}, np.arange(60) % 2, "folds must be a whole number from 2; got 1"),
-        ({"folds": None}, np.arange(60) % 2, "folds must be a whole number from 2; got None"),
-        ({"repeats": 0}, np.arange(60) % 2, "repeats must be a whole number from 1; got 0"),
-        ({"refine_rounds": 0}, np.arange(60) % 2, "refine_rounds must be a whole number from 1"),
+        ({"folds": 1}, np.arange(60) % 2, "folds must be an integer of at least 2; got 1"),
+        ({"folds": None}, np.arange(60) % 2, "folds must be an integer of at least 2; got None"),
+        ({"repeats": 0}, np.arange(60) % 2, "repeats must be an integer of at least 1; got 0"),
+        ({"refine_rounds": 0}, np.arange(60) % 2, "refine_rounds must be an integer of at least 1"),
         ({"early_stopping_rounds": 1.5}, np.arange(60) % 2, "early_stopping_rounds must be"),
-        ({"early_stopping_rounds": 3}, np.arange(60) % 2, "=3 needs rows to stop on: fit"),
+        ({"early_stopping_rounds": 3}, np.arange(60) % 2, "=3 needs validation rows: call fit"),
         ({"scale": "large"}, np.arange(60) % 2, "scale must be 'auto'"),
         (
             {"objective": "binary"},
             np.arange(60) % 2,
             "objective: the classifier has its own objectives",
         ),
-        ({}, np.arange(59) % 2, "in each of the 60 rows.*got 59 labels"),
+        ({}, np.arange(59) % 2, "for each of the 60 rows.*got 59 labels"),
     ],
 )
 def test_bad_input_is_refused_and_nothing_is_half_fitted(cls, options, y, message):
@@ -558,7 +558,7 @@ def test_constraints_are_those_of_the_second_class(kind):
         ({"pos_lable": 0}, "did you mean 'pos_label'"),
         ({"lerning_rate": 0.1}, "did you mean 'learning_rate'"),
         ({"class_weight": {0: 1, 1: 5}}, "sample_weight"),
-        ({"boosting_type": "rf"}, "no rounds to go on from"),
+        ({"boosting_type": "rf"}, "cannot be refined round by round"),
     ],
 )
 def test_parameters_that_would_be_swallowed_are_refused(kind, given, match):

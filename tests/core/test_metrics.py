@@ -205,7 +205,12 @@ def test_a_constant_metric_has_no_gradient():
         (lambda tp, fn, fp, tn: float("nan"), {}, ValueError, "finite"),
         (lambda tp, fn, fp, tn: np.sqrt(tp), {}, TypeError, "for a root"),
         (lambda tp, fn, fp, tn: tp / (tp + fp) if tp + fp else 1.0, {}, TypeError, "cannot branch"),
-        (lambda tp, fn, fp, tn: 0.0 if tp == 0 else tp / (tp + fp), {}, TypeError, "0 / 0 is already 0"),
+        (
+            lambda tp, fn, fp, tn: 0.0 if tp == 0 else tp / (tp + fp),
+            {},
+            TypeError,
+            "0 / 0 is already 0",
+        ),
         (lambda tp, fn, fp, tn: tp * (fp != 0), {}, TypeError, "cannot compare"),
         (lambda tp, fn, fp, tn, k: tp, {"k": float("inf")}, ValueError, "k .* a finite number"),
         (lambda tp: tp, {}, TypeError, "a function of tp, fn, fp, tn"),

@@ -19,7 +19,7 @@ from papers import REPORTS, reproduce, slp
 from papers.__main__ import EXPERIMENTS, main
 from papers.data import (
     TABLE17,
-    Samples,
+    LabelledData,
     breast_cancer,
     random_rows,
     standardised,
@@ -312,7 +312,7 @@ def test_every_experiment_is_listed():
 def test_a_run_from_the_command_line(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     few = np.random.default_rng(0).normal(size=(60, 2))
-    made = Samples(few, (few[:, 0] > 0.7).astype(float))
+    made = LabelledData(few, (few[:, 0] > 0.7).astype(float))
     monkeypatch.setitem(TABLE17, "random", ("random_10000", lambda folder: made))
     assert main(["table17", "--data", "nowhere"]) == 0
     out = capsys.readouterr().out
