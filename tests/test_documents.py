@@ -43,6 +43,7 @@ def test_the_examples_of_the_jax_page_run(capsys):
     assert split < 0.1
 
 
+@pytest.mark.slow("fits models of three boosting libraries")
 def test_the_examples_of_the_boosting_page_run(capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     score, _, again = run_examples(ROOT / "docs" / "boosting.md", capsys)
