@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import keras
+import pytest
 
 import anyloss
 
