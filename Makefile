@@ -36,10 +36,10 @@ lint: $(VENV)/installed-dev
 types: $(VENV)/installed-dev
 	$(BIN)/mypy
 
-# The quick tests. `make test-all` adds those marked slow, the Keras tests on JAX, and the coverage,
-# which is measured with `COVERAGE=yes` only, because it costs time.
+# The quick tests. Tests of one group share costly fixtures and run in one process. `make test-all` adds the
+# slow ones, the Keras tests on JAX, and the coverage (`COVERAGE=yes`), which costs time.
 tests: $(VENV)/installed-dev
-	$(RUN) $(BIN)/python -m pytest -n 2 -m "not slow" --durations=10 \
+	$(RUN) $(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow" --durations=10 \
 		$(if $(COVERAGE),--cov --cov-report= --cov-fail-under=0)
 
 test-all:

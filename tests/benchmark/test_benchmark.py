@@ -45,6 +45,8 @@ from anyloss.benchmark import (
 from anyloss.benchmark.datasets import load
 from anyloss.cli import main
 
+pytestmark = pytest.mark.xdist_group("benchmark")  # they share the runs of a fixture
+
 SETS = {dataset.name: dataset for dataset in bundled()}
 
 

@@ -26,6 +26,8 @@ from anyloss.torch import (
     any_loss,
 )
 
+pytestmark = pytest.mark.xdist_group("ranks")  # they share the processes of a fixture
+
 ROWS = 24
 # The ends of the shards: uneven; the last one has no positive (of two) or no sample (of four).
 ENDS = {1: (0, 24), 2: (0, 17, 24), 4: (0, 13, 18, 24, 24)}
