@@ -43,7 +43,7 @@ NUMPY = Backend(
     where=np.where,
     argmax=lambda x: np.argmax(x, axis=-1, keepdims=True),
     one_hot=lambda index, classes: index == np.arange(classes),
-    sum=lambda x, axis: np.sum(x, axis=axis, keepdims=True),
+    sum=lambda x, axis: np.add.reduce(x, axis=axis, keepdims=True),
     concat=lambda parts: np.concatenate(parts, axis=-1),
     constant=lambda x: x,
     tiny=float(np.finfo(np.float64).tiny),

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from anyloss._core.backend import Backend
 from anyloss._core.counts import Counts, cross_entropy_sums
@@ -242,14 +243,17 @@ def count(samples: Samples, step: Step, options: Options, backend: Backend) -> C
 
 def entropy_sums(batch: Batch) -> Tensor:
     """The sum of the cross-entropy of a batch and the sum of its weights, as two numbers."""
-    z, y, options = batch.scores, batch.target, batch.options
-    columns = batch.layout.task != "multiclass" and options.from_logits
-    if not (columns and batch.eager) or batch.masked:
+    z, y, lay, options = batch.scores, batch.target, batch.layout, batch.options
+    columns = lay.task != "multiclass"
+    if not ((columns or lay.index_target) and batch.eager and options.from_logits) or batch.masked:
         samples = make_samples(batch, BACKENDS[z.dtype])
         sums = cross_entropy_sums(samples, options.from_logits, BACKENDS[z.dtype])
         return torch.stack(sums)
-    total = torch.nn.functional.binary_cross_entropy_with_logits(z, y, reduction="sum")
-    return torch.stack([total, total.new_tensor(float(z.numel()))])
+    if columns:
+        total = functional.binary_cross_entropy_with_logits(z, y, reduction="sum")
+    else:
+        total = functional.cross_entropy(z.movedim(lay.class_axis, 1), y, reduction="sum")
+    return torch.stack([total, total.new_tensor(float(z.numel() if columns else y.numel()))])
 
 
 BLOCK = 2**20  # numbers; larger blocks take more memory and are not faster

@@ -6,8 +6,9 @@ nothing else than the derivative of each soft decision. Scores are seen as
 blocks that stay in the processor's cache, and the counts of the blocks are added in double
 precision.
 
-Sigmoids are computed on their small side `s <= 1/2`, where `1 - s` and `s - s^2` lose no digits.
-The softmax takes its largest entry as the unit of the others, for the same reason.
+The derivative `a - a^2` of a decision loses its digits where `a` is close to one. Blocks with such
+decisions take a few more operations: sigmoids are computed on their small side `s <= 1/2`, and the
+softmax is carried back with its largest entry as the reference of the others (`gradient`).
 """
 
 from __future__ import annotations
@@ -28,9 +29,10 @@ from anyloss._core.gradient import column_decisions
 from anyloss.steps import Amplified, Step
 from anyloss.torch.batch import BACKENDS, Batch, check_logits, check_part
 
-BLOCK = 131072  # numbers per thread: a few buffers of this size fit into the cache
+BLOCK = 262144  # numbers per thread: a few buffers of this size fit into the cache
 SMALL = 32768  # numbers; below, NumPy's calls are cheaper than PyTorch's
-FEW_CLASSES = 32
+# The largest logit up to which `a - a^2` keeps its digits.
+MODERATE = {torch.float32: 6.0, torch.float64: 14.0}
 # The share of the samples below which a count that is a difference of sums is summed directly.
 IMPRECISE = {dtype: 1e5 * torch.finfo(dtype).eps for dtype in BACKENDS}
 
@@ -56,10 +58,10 @@ class Decided(NamedTuple):
     """The counts of a part, and what its gradient needs.
 
     Counts are floats for a pooled column, else arrays with the axes `(samples, 1, classes)`; on
-    accelerators they are tensors with these axes. `buffer` has the size of the scores: for columns
-    it holds the derivatives of the decisions, for a softmax the probabilities if its memory layout
-    allows that, and at the end the gradient. `saved` has what else is needed of each block: the
-    decisions for soft labels, and the probabilities that are not in the buffer.
+    accelerators they are tensors with these axes. `buffer` has the size of the scores: it holds the
+    derivatives of the decisions of columns, or the probabilities of classes, and at the end the
+    gradient. `saved` has the decisions of each block where they are needed as well: for soft labels
+    of columns, and for classes under another step than the identity.
     """
 
     part: Part
@@ -155,7 +157,7 @@ def _decide(part: Part, step: Step, wanted: bool) -> tuple[Counts, Tensor | None
     cpu, saved = part.z.is_cpu, list[Tensor]()
     if part.z.ndim == 1 and cpu and part.z.numel() <= SMALL and _has_short_form(part, step):
         return *_small_column(part, step), saved
-    buffer = torch.empty_like(part.z) if wanted else None
+    buffer = torch.empty_like(part.z, memory_format=torch.contiguous_format) if wanted else None
     if not cpu:
         return _counts(part, step, buffer, saved), buffer, saved
     counts = counts_of_sums(*_add(part, step, buffer, saved))
@@ -170,17 +172,17 @@ def _add(part: Part, step: Step, buffer: Tensor | None, saved: list[Tensor]) -> 
     for at, block in blocks(part):
         out = None if buffer is None else buffer[at]
         if part.task == "multiclass":
-            sums = _class_sums(block, *_class_decisions(block, step, out, saved))
+            a = _class_decisions(block, step, out, saved)
         else:
-            sums = _column_sums(block, _column_decisions(block, step, out, saved)[0])
-        found: list[Any] = sums if part.z.ndim == 1 else [x.double().numpy()[:, None] for x in sums]
+            a = _column_decisions(block, step, out, saved)[0]
+        sums = _index_sums(block, a) if part.by_index else _sums(block, a)
         if not total:
-            total = list(found)
+            total = sums
         elif part.per_sample:
-            total = [np.concatenate(x) for x in zip(total, found, strict=True)]
+            total = [np.concatenate(x) for x in zip(total, sums, strict=True)]
         else:
-            total = [x + y for x, y in zip(total, found, strict=True)]
-    return total
+            total = [x + y for x, y in zip(total, sums, strict=True)]
+    return total if part.z.ndim == 1 else [x[:, None] for x in total]
 
 
 def _counts(part: Part, step: Step, buffer: Tensor | None, saved: list[Tensor]) -> Counts:
@@ -189,7 +191,9 @@ def _counts(part: Part, step: Step, buffer: Tensor | None, saved: list[Tensor]) 
     for at, block in blocks(part):
         out = None if buffer is None else buffer[at]
         if part.task == "multiclass":
-            cells = _class_cells(block, *_class_decisions(block, step, out, saved))
+            if out is not None:
+                _class_decisions(block, step, out, saved)
+            cells = _class_cells(block, step)
         else:
             cells = _column_cells(block, *_column_decisions(block, step, out, saved, mirrored=True))
         parts.append(torch.stack([x.double() for x in cells]))
@@ -202,7 +206,7 @@ def _counts(part: Part, step: Step, buffer: Tensor | None, saved: list[Tensor]) 
 
 
 def _is_finite(counts: Counts) -> bool:
-    return math.isfinite(sum(float(np.sum(x)) for x in counts))
+    return math.isfinite(sum(float(np.add.reduce(x, axis=None)) for x in counts))
 
 
 def _is_imprecise(counts: Counts, share: float) -> bool:
@@ -279,6 +283,11 @@ def _column_decisions(
 def _short_form(z: Tensor, step: Step, out: Tensor | None, mirrored: bool) -> tuple[Tensor, Tensor]:
     """The decisions of `Uniform()` and `Amplified` in few operations."""
     room, zero = scratch(z, 3), _zero(z.dtype, z.device)
+    if step.is_identity and not mirrored and _is_moderate(z):
+        a = torch.sigmoid(z, out=room[0])
+        if out is not None:
+            torch.addcmul(a, a, a, value=-1, out=out)
+        return a, a
     small = torch.abs(z, out=room[0]).neg_().sigmoid_()
     if step.is_identity:
         if out is not None:
@@ -300,6 +309,10 @@ def _short_form(z: Tensor, step: Step, out: Tensor | None, mirrored: bool) -> tu
     return a, above.neg_().add_(1).sub_(small).abs_() if mirrored else a
 
 
+def _is_moderate(z: Tensor) -> bool:
+    return z.is_cpu and z.numel() > 0 and z.amax().item() <= MODERATE[z.dtype]
+
+
 def _any_step(part: Part, step: Step, out: Tensor | None) -> tuple[Tensor, Tensor]:
     """The decisions of any step, from its `both` and `density`."""
     backend = BACKENDS[part.z.dtype]
@@ -316,16 +329,17 @@ def _any_step(part: Part, step: Step, out: Tensor | None) -> tuple[Tensor, Tenso
     return a, b
 
 
-def _column_sums(part: Part, a: Tensor) -> list[Array]:
+def _sums(part: Part, a: Tensor) -> list[Array]:
     """Predicted positives, true positives, positives and all samples: `(samples, classes)`."""
     y, w = part.y, part.weight
     if w is not None:
-        a = a * w
-    both = torch.minimum(a, y if w is None else y * w) if part.soft_labels else a * y
-    found = [_sum(x, part) for x in (a, both, y if w is None else w * y)]
+        a, y = a * w, y * w
+    room = scratch(part.z, 4)[3]
+    both = torch.minimum(a, y) if part.soft_labels else torch.mul(a, part.y, out=room)
+    found = [_sum(x, part) for x in (a, both, y)]
     found.append(torch.full_like(found[0], part.z.numel() / max(1, found[0].numel()))
                  if w is None else _sum(w.expand_as(part.z), part))  # fmt: skip
-    return [x.item() for x in found] if part.z.ndim == 1 else found
+    return [x.item() if part.z.ndim == 1 else _as_array(x) for x in found]
 
 
 def _column_cells(part: Part, a: Tensor, b: Tensor) -> list[Tensor]:
@@ -345,6 +359,10 @@ def _cells(
     return iter(cells) if w is None else (x.mul_(w) for x in cells)
 
 
+def _as_array(x: Tensor) -> Array:
+    return x.double().numpy()
+
+
 def _sum(x: Tensor, part: Part) -> Tensor:
     """The sum over the samples: `(samples, classes)`."""
     if x.ndim == 1:
@@ -354,34 +372,7 @@ def _sum(x: Tensor, part: Part) -> Tensor:
     return x.sum((1, 3) if part.per_sample else (0, 1, 3)).view(-1, x.shape[2])
 
 
-# Classes: the decisions of a row depend on each other through the softmax. A block is laid out as
-# `(classes, samples, rows)`, so that all operations run along its rows.
-
-
-def class_rows(x: Tensor) -> Tensor:
-    """`(n, before, classes, after)` as `(classes, n, before * after)`; a view where possible."""
-    n, before, classes, after = x.shape
-    if before * after > 1 or not x.is_cpu or classes > FEW_CLASSES:
-        return x.permute(2, 0, 1, 3).reshape(classes, n, before * after)
-    flat, found = x.view(n, classes), x.new_empty(classes, n)
-    for k in range(classes):  # faster than a transposed copy
-        found[k].copy_(flat[:, k])
-    return found.view(classes, n, 1)
-
-
-def is_laid_out_in_rows(x: Tensor) -> bool:
-    """Whether `class_rows` is a view: one sample, with its classes before its positions."""
-    return x.shape[0] == x.shape[1] == 1
-
-
-def softmax(x: Tensor, out: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
-    """The softmax over the first axis, ones at its largest entries, and one minus the largest."""
-    peak = x.amax(0)
-    e = torch.sub(x, peak, out=out).exp_()
-    top = torch.eq(x, peak, out=torch.empty_like(x))
-    rest = (e - top).sum(0).add_(top.sum(0)).sub_(1)  # of several equal entries one is the unit
-    whole = rest + 1
-    return e.div_(whole), top, rest.div_(whole)
+# Classes: the decisions of a row depend on each other through the softmax over the third axis.
 
 
 def class_scale(step: Step, classes: int) -> float:
@@ -389,73 +380,63 @@ def class_scale(step: Step, classes: int) -> float:
     return step.scale / 2 + math.log(max(classes - 1, 1))  # type: ignore[attr-defined, no-any-return]
 
 
-def amplified(p: Tensor, step: Step) -> tuple[Tensor, Tensor, Tensor]:
-    """The soft decisions of class probabilities under `Amplified`; see `softmax`."""
-    return softmax(p * class_scale(step, p.shape[0]))
-
-
-def _class_decisions(
-    part: Part, step: Step, out: Tensor | None, saved: list[Tensor]
-) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """The soft decisions, ones at their largest, and one minus the largest (if there is one).
-
-    The probabilities are written to `out` if it is laid out like the rows, else they are saved.
-    """
-    z = class_rows(part.z)
-    rows = class_rows(out) if out is not None and is_laid_out_in_rows(out) else None
+def _class_decisions(part: Part, step: Step, out: Tensor | None, saved: list[Tensor]) -> Tensor:
+    """The soft decisions. The probabilities are written to `out`, and other decisions saved."""
+    p = part.z
     if part.from_logits:
-        p, top, rest = softmax(z, rows)
-    else:
-        p, top, rest = (z if rows is None else rows.copy_(z)), None, None
-    if out is not None and rows is None:
-        saved.append(p)
-    return (p, top, rest) if step.is_identity else amplified(p, step)
+        p = _softmax(p, torch.empty_like(p) if out is None else out)
+    elif out is not None:
+        p = out.copy_(p)
+    if step.is_identity:
+        return p
+    a = p * class_scale(step, p.shape[2])
+    a = _softmax(a, a)
+    if out is not None:
+        saved.append(a)
+    return a
 
 
-def _class_sums(part: Part, a: Tensor, top: Tensor | None, rest: Tensor | None) -> list[Tensor]:
-    """Predicted positives, true positives, positives and all samples: `(samples, classes)`."""
-    if not part.by_index:
-        tp, fn, fp, tn = _class_cells(part, a, top, rest)
-        return [tp + fp, tp, tp + fn, tp + fn + fp + tn]
-    y, w = class_rows(part.y), None if part.weight is None else class_rows(part.weight)
-    own = a.gather(0, y)
-    mirror = 1 - own
-    if top is not None and rest is not None:
-        mirror.addcmul_(top.gather(0, y), rest - mirror)
-    n, rows = y.shape[1:]
-    both = torch.cat([own, mirror]).double()
-    if w is not None:
-        both *= w
-    tp, fn = _by_class(both, y, part)
-    total = torch.full_like(tp, n * rows / max(1, len(tp))) if w is None else (
-        _class_sum(w.expand(1, n, rows), part).expand_as(tp))  # fmt: skip
-    return [_class_sum(a if w is None else a * w, part), tp, tp + fn, total]
+def _softmax(x: Tensor, out: Tensor) -> Tensor:
+    torch.softmax(classes_last(x), 2, out=classes_last(out))
+    return out
 
 
-def _by_class(values: Tensor, y: Tensor, part: Part) -> list[Tensor]:
-    """The sums of several numbers per row over the rows of each class: `(samples, classes)`."""
-    classes, n = part.z.shape[2], y.shape[1]
+def classes_last(x: Tensor) -> Tensor:
+    """A view without an empty last axis: PyTorch's softmax is faster along the last one."""
+    return x.squeeze(3) if x.shape[3] == 1 else x
+
+
+def _index_sums(part: Part, a: Tensor) -> list[Array]:
+    """The same as `_sums` for class indices, without one-hot labels."""
+    n, classes, y, w = len(a), a.shape[2], part.y, part.weight
     samples = n if part.per_sample else 1
-    if part.per_sample:
-        y = y + classes * torch.arange(n, device=y.device)[:, None]
-    index, found = y.reshape(-1), []
-    for x in values:
-        total = torch.zeros(samples * classes, dtype=torch.float64, device=y.device)
-        found.append(total.index_add_(0, index, x.reshape(-1)).view(samples, classes))
-    return found
+    index = y + classes * torch.arange(n).view(-1, 1, 1, 1) if part.per_sample else y
+    at, rows = index.numpy().ravel(), None if w is None else w.expand_as(y).numpy().ravel()
+    own = a.gather(2, y).numpy().ravel()
+    if rows is not None:
+        own *= rows
+    found = (np.bincount(at, x, samples * classes) for x in (own, rows))  # in double
+    tp, positives = (x.astype(float, copy=False).reshape(samples, classes) for x in found)
+    total = np.add.reduce(positives, axis=1, keepdims=True) + 0.0 * tp
+    return [_as_array(_sum(a if w is None else a * w, part)), tp, positives, total]
 
 
-def _class_cells(part: Part, a: Tensor, top: Tensor | None, rest: Tensor | None) -> list[Tensor]:
+def _class_cells(part: Part, step: Step) -> list[Tensor]:
     """The four counts `(samples, classes)`, each summed directly."""
+    a, b = (part.z, 1 - part.z) if not part.from_logits else _mirrored_softmax(part.z)
+    if not step.is_identity:
+        a, b = _mirrored_softmax(a * class_scale(step, a.shape[2]))
+    y = torch.zeros_like(a).scatter_(2, part.y, 1.0) if part.by_index else part.y
+    return [_sum(x, part) for x in _cells(a, b, y, part.weight, part.soft_labels)]
+
+
+def _mirrored_softmax(x: Tensor) -> tuple[Tensor, Tensor]:
+    """The softmax, and one minus it without cancellation: the largest entry is the unit."""
+    peak = x.amax(2, keepdim=True)
+    e = torch.exp(x - peak)
+    top = torch.eq(x, peak, out=torch.empty_like(x))
+    # Of several equal entries one is the unit.
+    rest = (e - top).sum(2, keepdim=True).add_(top.sum(2, keepdim=True)).sub_(1)
+    a = e.div_(rest + 1)
     b = 1 - a
-    if top is not None and rest is not None:
-        b.addcmul_(top, rest - b)
-    y, w = class_rows(part.y), None if part.weight is None else class_rows(part.weight)
-    if part.by_index:
-        y = torch.zeros_like(a).scatter_(0, y, 1.0)
-    return [_class_sum(x, part) for x in _cells(a, b, y, w, part.soft_labels)]
-
-
-def _class_sum(x: Tensor, part: Part) -> Tensor:
-    """The sum over the rows: `(samples, classes)`."""
-    return x.sum(2).t() if part.per_sample else x.reshape(1, x.shape[0], -1).sum(2)
+    return a, b.addcmul_(top, rest.div_(rest + 1) - b)

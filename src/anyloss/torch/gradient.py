@@ -7,9 +7,11 @@ backward pass only returns it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,14 +19,13 @@ from anyloss._core.backend import Array
 from anyloss._core.gradient import Derivatives
 from anyloss.steps import Step
 from anyloss.torch.decide import (
+    MODERATE,
     SMALL,
     Decided,
     Part,
-    amplified,
     blocks,
-    class_rows,
     class_scale,
-    is_laid_out_in_rows,
+    classes_last,
     scratch,
 )
 
@@ -95,18 +96,32 @@ def loss_gradient(decided: Decided, found: Derivatives) -> Tensor:
     limit = LIMIT[part.z.dtype]  # larger derivatives belong to decisions whose own vanish
     if isinstance(found.d_positive, float) and part.z.numel() <= SMALL and not part.soft_labels:
         return _small_column_gradient(part, gradient, found, limit)
-    d_positive, d_negative = (_as_tensor(x, part).clamp_(-limit, limit).neg_() for x in found[1:])
+    if isinstance(found.d_positive, float):
+        d_positive, d_negative = (-min(max(x, -limit), limit) for x in found[1:])
+    else:
+        d_positive, d_negative = (_as_tensor(x, part, limit) for x in found[1:])
     saved = iter(decided.saved)
     for at, block in blocks(part):
         own = [x[at] if part.per_sample else x for x in (d_positive, d_negative)]
+        out = gradient[at]
         if part.task == "multiclass":
-            _class_gradient(block, step, gradient[at], saved, *own)
+            a = out if step.is_identity else next(saved)
+            _class_gradient(block, step, out, a, *own)
         elif part.soft_labels:
-            gradient[at].mul_(_by_side(next(saved), block.y, *own))
+            out.mul_(_by_side(next(saved), block.y, *own))
         else:
-            room = scratch(block.z, 1)[0]
-            gradient[at].mul_(torch.addcmul(own[1], block.y, own[0] - own[1], out=room))
+            _column_gradient(out, block.y, *own)
     return gradient
+
+
+def _column_gradient(out: Tensor, y: Tensor, d_positive: Array, d_negative: Array) -> None:
+    """Multiply the derivatives of the decisions by those of the score."""
+    room, change = scratch(out, 1)[0], d_positive - d_negative
+    if isinstance(change, float):
+        torch.mul(out, d_negative, out=room)
+        torch.addcmul(room, out, y, value=change, out=out)
+    else:
+        out.mul_(torch.mul(y, change, out=room).add_(d_negative))
 
 
 def _small_column_gradient(
@@ -120,59 +135,54 @@ def _small_column_gradient(
     return gradient
 
 
-def _as_tensor(x: Array, part: Part) -> Tensor:
-    """A derivative in the type of the scores, with axes that can be multiplied with theirs."""
-    if isinstance(x, float):
-        return torch.scalar_tensor(x, dtype=part.z.dtype)
+def _as_tensor(x: Array, part: Part, limit: float) -> Tensor:
+    """Minus a derivative, within the limit, with axes that can be multiplied with the scores."""
     shape = () if part.z.ndim == 1 else (-1, 1, part.z.shape[2], 1)
-    found = (
-        x.to(part.z.dtype, copy=True)
-        if isinstance(x, Tensor)
-        else torch.tensor(x, dtype=part.z.dtype)
-    )
-    return found.reshape(shape)
+    if isinstance(x, Tensor):
+        return x.neg().clamp_(-limit, limit).to(part.z.dtype).reshape(shape)
+    found: Tensor = torch.from_numpy(np.minimum(np.maximum(-x, -limit), limit))
+    return found.to(part.z.dtype).reshape(shape)
 
 
-def _by_side(a: Tensor, y: Tensor, d_positive: Tensor, d_negative: Tensor) -> Tensor:
+def _by_side(a: Tensor, y: Tensor, d_positive: Array, d_negative: Array) -> Tensor:
     """More of a decision is more of `tp` below the soft label, and more of `fp` above it."""
-    return (a < y).to(a.dtype) * d_positive + (a > y).to(a.dtype) * d_negative
+    side: Tensor = (a < y).to(a.dtype) * d_positive + (a > y).to(a.dtype) * d_negative
+    return side
 
 
 def _class_gradient(
-    part: Part, step: Step, out: Tensor, saved: Iterator[Tensor], d_positive: Tensor,
-    d_negative: Tensor,
-) -> None:  # fmt: skip
-    """Write the gradient of a block of classes to `out`."""
-    in_rows = is_laid_out_in_rows(out)
-    p = class_rows(out) if in_rows else next(saved)
-    y, w = class_rows(part.y), None if part.weight is None else class_rows(part.weight)
-    a = p if step.is_identity else amplified(p, step)[0]
-    d_positive, d_negative = (x[:, 0].transpose(0, 1) for x in (d_positive, d_negative))
+    part: Part, step: Step, p: Tensor, a: Tensor, d_positive: Tensor, d_negative: Tensor
+) -> None:
+    """Overwrite the probabilities `p` of a block of classes with the gradient."""
+    g, change = scratch(p, 1)[0], d_positive - d_negative
     if part.by_index:
-        change = (d_positive - d_negative).expand(-1, *y.shape[1:]).gather(0, y)
-        g = d_negative.expand_as(p).clone().scatter_add_(0, y, change)
+        g.copy_(d_negative.expand_as(p))
+        g.scatter_add_(2, part.y, change.expand_as(p).gather(2, part.y))
     elif part.soft_labels:
-        g = _by_side(a, y, d_positive, d_negative)
+        g.copy_(_by_side(a, part.y, d_positive, d_negative))
     else:
-        g = torch.addcmul(d_negative, y, d_positive - d_negative)
-    if w is not None:
-        g.mul_(w)
+        torch.mul(part.y, change, out=g).add_(d_negative)
+    if part.weight is not None:
+        g.mul_(part.weight)
     if not step.is_identity:
-        g = _softmax_back(g, a).mul_(class_scale(step, p.shape[0]))
+        _softmax_back(g, a, out=g).mul_(class_scale(step, p.shape[2]))
     if part.from_logits:
-        g = _softmax_back(g, p)
-    if in_rows:
-        p.copy_(g)
+        _softmax_back(g, p, out=p)
     else:
-        n, before, classes, after = out.shape
-        out.copy_(g.view(classes, n, before, after).permute(1, 2, 0, 3))
+        p.copy_(g)
 
 
-def _softmax_back(g: Tensor, p: Tensor) -> Tensor:
-    """The gradient `g` of a softmax `p` over the first axis, carried back to its argument.
+def _softmax_back(g: Tensor, p: Tensor, out: Tensor) -> Tensor:
+    """The gradient `g` of a softmax `p` over the third axis, carried back to its argument.
 
-    The largest entry is the reference of the others, so that nothing cancels where it is near 1.
+    `out` may be `g` or `p`: PyTorch's own kernel reads a row before it writes to it. An entry near
+    one is made the reference of the others first, so that nothing cancels.
     """
-    top = torch.eq(p, p.amax(0), out=torch.empty_like(p))
-    g.sub_((g * top).sum(0).div_(top.sum(0)))
-    return g.sub_((p * g).sum(0)).mul_(p)
+    if not p.numel():
+        return out
+    if not (p.is_cpu and p.amax().item() <= 1 / (1 + math.exp(-MODERATE[p.dtype]))):
+        above = torch.gt(p, 0.5, out=torch.empty_like(p))
+        g.sub_(above.mul_(g).sum(2, keepdim=True))
+    rows, of_rows, to_rows = classes_last(g), classes_last(p), classes_last(out)
+    torch._softmax_backward_data(rows, of_rows, 2, p.dtype, grad_input=to_rows)
+    return out

@@ -103,7 +103,9 @@ def _derivatives(
 
 def _is_finite(values: tuple[Array, ...]) -> bool:
     """Whether all numbers are finite; plain floats are added without NumPy's overhead."""
-    return math.isfinite(sum(x if type(x) is float else float(np.sum(x)) for x in values))
+    return math.isfinite(
+        sum(x if type(x) is float else float(np.add.reduce(x, axis=None)) for x in values)
+    )
 
 
 def _stacked(sums: Array) -> Tensor:
