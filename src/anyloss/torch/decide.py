@@ -155,8 +155,8 @@ def blocks(part: Part) -> Iterator[tuple[slice, Part]]:
 def _decide(part: Part, step: Step, wanted: bool) -> tuple[Counts, Tensor | None, list[Tensor]]:
     """The counts, the buffer and what is saved; see `Decided`."""
     cpu, saved = part.z.is_cpu, list[Tensor]()
-    if part.z.ndim == 1 and cpu and part.z.numel() <= SMALL and _has_short_form(part, step):
-        return *_small_column(part, step), saved
+    if is_small(part) and _has_short_form(part, step):
+        return *_small_columns(part, step), saved
     buffer = torch.empty_like(part.z, memory_format=torch.contiguous_format) if wanted else None
     if not cpu:
         return _counts(part, step, buffer, saved), buffer, saved
@@ -226,11 +226,23 @@ def _has_short_form(part: Part, step: Step) -> bool:
     return short and part.from_logits and not part.soft_labels
 
 
-def _small_column(part: Part, step: Step) -> tuple[Counts, Tensor]:
-    """The counts and derivatives of a small column, for which NumPy has less overhead per call."""
+def is_small(part: Part) -> bool:
+    """Whether NumPy takes columns of hard labels, because it has less overhead per call."""
+    small = part.z.is_cpu and part.z.numel() <= SMALL
+    return small and part.task != "multiclass" and not part.soft_labels
+
+
+def _small_columns(part: Part, step: Step) -> tuple[Counts, Tensor]:
+    """The counts of small columns and the derivatives of their decisions, by NumPy."""
     y, w = part.y.numpy(), None if part.weight is None else part.weight.numpy()
     a, derivative, factor = column_decisions(part.z.numpy(), step)  # type: ignore[arg-type]
-    counts = column_counts(a, y, w)
+    if part.z.ndim == 1:
+        counts = column_counts(a, y, w)
+    else:
+        each = (a, a * y, y, np.ones_like(y)) if w is None else (a * w, a * y * w, y * w, w)
+        axes, shape = (1, 3) if part.per_sample else (0, 1, 3), (-1, 1, a.shape[2])
+        sums = (np.add.reduce(np.broadcast_to(x, a.shape), axis=axes, dtype=float) for x in each)
+        counts = counts_of_sums(*(x.reshape(shape) for x in sums))
     if _is_imprecise(counts, IMPRECISE[part.z.dtype]):
         counts = _counts(part, step, None, [])
     if factor != 1.0:
