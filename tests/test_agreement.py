@@ -45,6 +45,14 @@ STEPS = (
     Amplified(10.0), Amplified(73.0), Amplified(5.0, threshold=0.3), Linear(), RaisedCosine(0.4),
     Uniform(), Uniform(0.3), LogitSigmoid(2.0, 0.5), Hard(),
 )  # fmt: skip
+CLASS_OPTIONS = {
+    "chosen": {"classes": [2, 0]},
+    "no-background": {"include_background": False},
+    "weighed": {"class_weights": [1, 2, 0, 3]},
+    "weighed-and-chosen": {"class_weights": [2, 3], "classes": [1, 3]},
+    "inverse": {"class_weights": "inverse"},
+    "inverse-square": {"class_weights": "inverse_square", "include_background": False},
+}
 AVERAGES = {
     "binary": ("binary", "macro", "micro", "weighted", None),
     "multilabel": ("macro", "micro", "weighted", None),
@@ -93,6 +101,15 @@ def cases():
     yield "soft-labels-of-columns", "teacher", "mcc", {"task": "multilabel", "soft_labels": True}
     yield "formula", "binary", "tp / (tp + 0.3*fp + 2*fn)", {"step": step}
     yield "ignored", "multiclass", "f1", {"step": step, "ignore_index": 2}
+    for name, given in CLASS_OPTIONS.items():
+        for average in ("macro", "micro", "weighted"):
+            for kind in ("multilabel", "multiclass", "rare"):
+                yield f"{name}-{kind}-{average}", kind, "f1", given | {"average": average}
+        task = {"task": "multilabel", "per_sample": True, "average": "micro"}
+        yield f"{name}-maps", "maps", "jaccard", given | task
+    yield "chosen-none", "multilabel", "f1", {"classes": [3, 1], "average": None}
+    yield "chosen-none-classes", "multiclass", "f1", {"classes": [3, 1], "average": None}
+    yield "weighed-column", "binary", "f1", {"class_weights": [1, 3], "average": "macro"}
 
 
 CASES = list(cases())
@@ -130,9 +147,8 @@ def in_keras(z, y, metric, arguments):
     given = dict(arguments)
     weight = given.pop("weight", None)
     given.setdefault("class_axis", 1)  # Keras has the classes last
-    criterion = AnyLoss(
-        metric, dtype=str(z.dtype), reduction="none", **{"from_logits": True} | given
-    )
+    given.setdefault("reduction", "mean" if given.get("per_sample") else "none")
+    criterion = AnyLoss(metric, dtype=str(z.dtype), **{"from_logits": True} | given)
 
     def loss(logits):
         return criterion(y, logits, weight)
@@ -193,3 +209,43 @@ def test_the_value_and_the_gradient_are_those_of_the_closed_form(case, front_end
     assert gradient == pytest.approx(
         -derivative, rel=0, abs=tolerance * max(1e-2, abs(derivative).max())
     )
+
+
+@pytest.mark.parametrize("front_end", FRONT_ENDS)
+@pytest.mark.parametrize("reduction", ["sum", "none"])
+@pytest.mark.parametrize("kind", ["masks", "maps", "class maps"])
+def test_the_losses_of_the_samples_are_summed_or_returned(kind, reduction, front_end):
+    task = {"masks": "binary", "maps": "multilabel"}.get(kind, "auto")
+    given = {"per_sample": True, "task": task, "reduction": reduction}
+    z, y = LOGITS[kind], LABELS[kind]
+    scores, derivative = anyloss.gradient(y, z, "f1", from_logits=True, **given)
+    value, gradient = FRONT_ENDS[front_end](z, y, "f1", given)
+    assert value == pytest.approx(6 - scores if reduction == "sum" else 1 - scores, abs=1e-10)
+    assert gradient == pytest.approx(-derivative, abs=1e-10)
+
+
+@pytest.mark.parametrize("front_end", FRONT_ENDS)
+@pytest.mark.parametrize("kind", ["binary", "multilabel", "multiclass", "rare", "masks"])
+def test_the_logarithmic_loss_is_the_mean_of_those_of_the_classes(kind, front_end):
+    """By the gradients of the single scores: `d -log(s) = -ds / s`."""
+    z, y = LOGITS[kind], LABELS[kind]
+    given = {"per_sample": True, "task": "binary"} if kind == "masks" else {}
+    average = None if z.ndim == 2 else "auto"
+    one = {"masks": {"reduction": "none"}}.get(kind, {"average": average, "zero_division": "skip"})
+    scores, _ = anyloss.gradient(y, z, "f1", from_logits=True, **given | one)
+    scores = np.atleast_1d(scores)
+    present = np.isin(np.arange(scores.size), y) if kind == "rare" else np.ones(scores.size, bool)
+    expected, derivative = -np.log(scores[present]).mean(), 0.0
+    for k in np.flatnonzero(present):
+        if kind == "masks":
+            each = np.where(np.arange(len(z)) == k, 1.0, 0.0)
+            _, found = anyloss.gradient(y, z, "f1", from_logits=True, weight=each, **given)
+        elif average is None:
+            own = {"classes": [k], "average": "macro", "zero_division": "skip"}
+            _, found = anyloss.gradient(y, z, "f1", from_logits=True, **own)
+        else:
+            _, found = anyloss.gradient(y, z, "f1", from_logits=True)
+        derivative = derivative - found / scores[k] / present.sum()
+    value, gradient = FRONT_ENDS[front_end](z, y, "f1", given | {"form": "log"})
+    assert value == pytest.approx(expected, abs=1e-10)
+    assert gradient == pytest.approx(derivative, abs=1e-9)

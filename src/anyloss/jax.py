@@ -7,7 +7,7 @@ where they are available without a wait.
 
 from __future__ import annotations
 
-from typing import Unpack
+from typing import Literal, Unpack
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from anyloss._core.backend import Backend
 from anyloss._core.counts import Counts, count, cross_entropy_sums
 from anyloss._core.documents import inherits_sections
 from anyloss._core.options import FunctionSettings, Settings, make_settings, shows_options_of
-from anyloss._core.scoring import averaged, check_finite, score_parts, whole_score
+from anyloss._core.scoring import averaged, check_finite, score_parts, whole_loss, whole_score
 from anyloss._core.shapes import Samples, arrange, check_values, layout
 from anyloss.metrics import Metric, MetricSpec
 
@@ -45,6 +45,7 @@ def _backend(dtype: type) -> Backend:
         one_hot=lambda index, classes: index == jnp.arange(classes),
         sum=lambda x, axis: jnp.sum(x, axis=axis, keepdims=True),
         concat=lambda parts: jnp.concatenate(parts, axis=-1),
+        array=lambda numbers, like: jnp.asarray(numbers, like.dtype),
         constant=jax.lax.stop_gradient,
         tiny=float(np.finfo(dtype).tiny),
     )
@@ -81,7 +82,8 @@ def any_loss(
           counted as more samples.
         - labels: the shape of the logits, or class indices without the class axis.
         - weight: `(n,)` or the shape of the labels.
-        - output: a scalar, or `(C,)` with `average=None`.
+        - output: a scalar, or `(C,)` with `average=None`; with `reduction="none"` `(n,)` or
+          `(n, C)`.
 
     Returns:
         Array: the loss, a scalar, or one loss per class with `average=None`.
@@ -108,7 +110,7 @@ def any_loss(
     """
     settings = make_settings(metric, **options)
     samples, checked = _samples(logits, labels, weight, settings)
-    loss = 1 - _mean_score(samples, checked, axis_name, settings)
+    loss = _mean(samples, checked, axis_name, settings, "loss")
     if settings.cross_entropy:
         backend = BACKENDS[samples.scores.dtype]
         sums = cross_entropy_sums(samples, settings.options.from_logits, backend)
@@ -127,7 +129,7 @@ def soft_score(
 ) -> Array:  # fmt: skip
     """The metric of the soft decisions, `metric(tp, fn, fp, tn)` of soft counts.
 
-    It is one minus `any_loss` without cross-entropy, and it has a gradient.
+    It is one minus `any_loss` of the form `"linear"` without cross-entropy, and has a gradient.
 
     Returns:
         Array: the score, a scalar, or one score per class with `average=None`.
@@ -137,8 +139,8 @@ def soft_score(
         >>> print(round(soft_score(jnp.array([2.0, -1.0, 0.5, -2.0]), labels, "f1").item(), 4))
         0.7726
     """
-    settings = make_settings(metric, **options)
-    return _mean_score(*_samples(logits, labels, weight, settings), axis_name, settings)
+    settings = make_settings(metric, **options | {"form": "linear"})
+    return _mean(*_samples(logits, labels, weight, settings), axis_name, settings, "soft_score")
 
 
 @inherits_sections(any_loss)
@@ -161,15 +163,16 @@ def score(
         0.6667
     """
     settings = make_settings(metric, **options)
-    return _mean_score(*_samples(logits, labels, weight, settings), axis_name, settings, hard=True)
+    return _mean(*_samples(logits, labels, weight, settings), axis_name, settings, "score")
 
 
-def _mean_score(
+def _mean(
     samples: Samples, checked: bool, axis_name: AxisName | None, settings: Settings,
-    hard: bool = False,
+    what: Literal["loss", "soft_score", "score"],
 ) -> Array:  # fmt: skip
-    """The mean over the steps of the score, soft or hard."""
-    lay, backend, scores = samples.layout, BACKENDS[samples.scores.dtype], []
+    """The mean over the steps of the loss, of the soft score or of the hard score."""
+    lay, backend, values = samples.layout, BACKENDS[samples.scores.dtype], []
+    hard = what == "score"
     smooth = 0.0 if hard else settings.smooth
     for step in settings.steps:
         step.check_dtype(str(samples.scores.dtype), backend.tiny)
@@ -178,13 +181,16 @@ def _mean_score(
             counts = Counts(*_sum(tuple(counts), axis_name))
         found = averaged(settings.metric, counts, lay, backend, smooth=smooth, hard=hard)
         parts: tuple[Array, ...] = score_parts(found, counts, lay, backend, samples.sample_weight)
-        if axis_name is not None and lay.per_sample:  # each sample is on exactly one device
-            parts = _sum(parts, axis_name)
-        value = whole_score(parts[0], parts[1], lay, hard, backend)
+        if axis_name is not None and lay.per_sample and lay.reduction != "none":
+            parts = _sum(parts, axis_name)  # each sample is on exactly one device
+        if what == "loss":
+            value = whole_loss(parts[0], parts[1], lay, backend)
+        else:
+            value = whole_score(parts[0], parts[1], lay, hard, backend)
         if checked:
             check_finite(counts, [*counts] if hard else [value, *counts], settings.metric)
-        scores.append(value)
-    return jnp.stack(scores).mean(axis=0)
+        values.append(value)
+    return jnp.stack(values).mean(axis=0)
 
 
 def _sum(x: tuple[Array, ...], axis_name: AxisName) -> tuple[Array, ...]:

@@ -18,8 +18,8 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from threadpoolctl import threadpool_limits
 
 from anyloss._core.backend import Array
+from anyloss._core.choices import resolve_average
 from anyloss._core.scoring import AVERAGES
-from anyloss._core.shapes import resolve_average
 from anyloss.metrics import Metric, MetricSpec
 from anyloss.metrics import metric as find_metric
 from anyloss.recipe import fit

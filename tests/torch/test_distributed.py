@@ -60,6 +60,12 @@ CASES = {
     "masks by their pixels": ("masks", {"per_sample": "weighted", "cross_entropy": 0.1}),
     "masks per sample": ("masks", {"per_sample": True, "metric": "iou", "weight": True}),
     "almost all called positive": ("high", {}),
+    "chosen classes, weighed": ("classes", {"classes": [0, 2], "class_weights": [1.0, 3.0]}),
+    "generalised Dice": ("labels", {"average": "micro", "class_weights": "inverse_square"}),
+    "logarithm": ("classes", {"form": "log", "class_weights": "inverse"}),
+    "logarithm of a column": ("column", {"form": "log", "weight": True}),
+    "masks, sum": ("masks", {"per_sample": True, "reduction": "sum", "weight": True}),
+    "masks, sum of logarithms": ("masks", {"per_sample": True, "reduction": "sum", "form": "log"}),
     "auroc": ("labels", {"loss": AUROCLoss}),
     "average precision": ("column", {"loss": AveragePrecisionLoss, "weight": True}),
 }
@@ -71,6 +77,8 @@ ACCUMULATED = (
     "f1, weights",
     "masks per sample",
     "f1, three thresholds",
+    "generalised Dice",
+    "masks, sum",
 )
 
 

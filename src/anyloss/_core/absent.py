@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from anyloss._core.backend import Array
 from anyloss._core.cell import Cell
+from anyloss._core.choices import ZeroDivision
 from anyloss._core.counts import Counts
 from anyloss._core.metric import Metric
-from anyloss._core.shapes import Layout, ZeroDivision
+from anyloss._core.shapes import Layout
 
 
 def zero_division(lay: Layout, hard: bool) -> ZeroDivision | str:
@@ -26,6 +27,8 @@ def zero_division(lay: Layout, hard: bool) -> ZeroDivision | str:
         return lay.zero_division
     if not lay.exclusive:
         return 1 if lay.per_sample else 0
+    if hard and lay.counted is not None:
+        return 0  # a class that is named counts, as with scikit-learn's `labels=`
     if hard:
         return "union" if lay.average in ("macro", "multiclass") else 0
     return 0 if lay.average in ("binary", "micro") else "skip"

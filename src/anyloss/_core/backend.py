@@ -26,6 +26,7 @@ class Backend(NamedTuple):
     one_hot: Callable[[Array, int], Array]  # indices (..., 1) and a number C to booleans (..., C)
     sum: Callable[[Array, int], Array]  # over one axis, which stays with length 1
     concat: Callable[[list[Array]], Array]  # along the last axis
+    array: Callable[[list[float], Array], Array]  # numbers, with the type of an array
     constant: Callable[[Array], Array]  # the same numbers, as a constant for the gradient
     tiny: float
 
@@ -45,6 +46,7 @@ NUMPY = Backend(
     one_hot=lambda index, classes: index == np.arange(classes),
     sum=lambda x, axis: np.add.reduce(x, axis=axis, keepdims=True),
     concat=lambda parts: np.concatenate(parts, axis=-1),
+    array=lambda numbers, like: np.asarray(numbers, like.dtype),
     constant=lambda x: x,
     tiny=float(np.finfo(np.float64).tiny),
 )

@@ -183,6 +183,17 @@ class Cell:
         factor = where(nothing, 0.0, where(void, 0.0, weight * (whole / x) ** (1 - power)))
         return Cell(value, self.d_positive * factor, self.d_negative * factor, self.backend)
 
+    def log(self, least: float) -> Cell:
+        """The logarithm; below `least`, its value and its derivative at `least`.
+
+        >>> half, nothing = Cell(0.5, 1.0, 0.0).log(1e-7), Cell(0.0, 1.0, 0.0).log(1e-7)
+        >>> half.d_positive, round(nothing.d_positive), round(float(nothing.value), 2)
+        (2.0, 10000000, -16.12)
+        """
+        x = self.value
+        x = self.backend.where(x < least, least + (x - self.backend.constant(x)), x)
+        return self._linear(self.backend.log(x), 1 / x)
+
     def choose(self, condition: Array, other: Cell) -> Cell:
         """The values of another cell where a condition holds, and those of this one elsewhere."""
         where = self.backend.where

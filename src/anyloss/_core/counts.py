@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from anyloss._core.backend import Array, Backend, mirrored_sigmoid, mirrored_softmax, top
-from anyloss._core.shapes import Layout, Options, Samples
+from anyloss._core.choices import Options
+from anyloss._core.shapes import Layout, Samples
 from anyloss._core.step import Hard, Step, check_step
 
 
@@ -159,8 +160,6 @@ def class_counts(counts: Counts, lay: Layout, backend: Backend) -> Counts:
         counts = two_classes(counts, backend)
     elif lay.task == "multiclass" and lay.average == "binary":
         counts = Counts(*(x[..., 1:] for x in counts))
-    if lay.average == "micro":
-        counts = Counts(*(backend.sum(x, -1) for x in counts))
     return counts
 
 

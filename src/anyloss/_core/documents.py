@@ -48,6 +48,18 @@ OPTIONS = {
     "class_axis": """(int, optional): the axis of the classes or labels in the scores, such as -1
         for channels last. None means 1 (in Keras the last axis), and raises an error where class
         indices would fit the last axis as well. Default: {class_axis}.""",
+    "classes": """(sequence of int, optional): only these classes or labels count in the average,
+        as with scikit-learn's `labels=`. With `average=None` the scores have their order.
+        Default: all.""",
+    "include_background": """(bool): whether class 0 counts in the average. It cannot be combined
+        with `classes`. Default: True.""",
+    "class_weights": """(sequence of float or str, optional): one weight for each class that counts.
+        The averages `"macro"` and `"weighted"` are means with these weights, divided by their sum;
+        `"micro"` multiplies the counts of each class before they are summed. `"inverse"` and
+        `"inverse_square"` are one over the number of positives of the class, or over its square,
+        with the largest weight of the others for an absent class: `average="micro",
+        class_weights="inverse_square"` is the generalised Dice. With one of these three options
+        `average="auto"` is `"macro"`.""",
     "per_sample": """(bool or str): whether to count within each sample of `(n, C, ...)` instead of
         over the batch. The score is the mean over the samples, with equal weights, or with
         `"weighted"` by their numbers of valid pixels. Default: False.""",
@@ -57,6 +69,14 @@ OPTIONS = {
         is 0, and 1 scores it as one minus the mean soft decision, so that false positives cost.
         `"auto"`, the default, is `"skip"` for several classes, 1 with `per_sample`, and otherwise
         0. For hard scores these are scikit-learn's nan, 0 and 1, and `"auto"` is its default.""",
+    "form": """(str): `"linear"` for one minus the score, or `"log"` for `-log(score)` of each class
+        and sample, for metrics between 0 and 1. Below 1e-7 the logarithm and its derivative are
+        those at 1e-7, so that a score of 0 has a gradient. Scores ignore it.
+        Default: `"linear"`.""",
+    "reduction": """(str): with `per_sample=True`, how the losses or scores of the samples are
+        combined: `"mean"` (in Keras also `"sum_over_batch_size"`), `"sum"`, or `"none"` for one
+        number per sample. Weights per sample multiply the losses that are not averaged.
+        Default: {reduction}.""",
     "soft_labels": """(bool): whether labels between 0 and 1 (such as a teacher's probabilities)
         are matched, so that the loss is smallest where the probability equals the label.
         Default: False.""",
@@ -85,8 +105,6 @@ OPTIONS = {
     "name": """(str, optional): the name in Keras' logs and history.""",
     "dtype": """(str or DTypePolicy, optional): the floating-point type, as in every Keras
         object.""",
-    "reduction": """(str): as in every Keras loss. The loss is one number per batch, so this has an
-        effect only with `average=None`, which gives one loss per class.""",
 }
 
 LOSSES = {  # what the named losses of the front-ends compute, and the options that are theirs only

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from anyloss._core.backend import NUMPY, Array, softmax_back
+from anyloss._core.choices import (
+    ClassWeights,
+    Options,
+    PerSample,
+    Reduction,
+    Task,
+    ZeroDivision,
+    make_options,
+)
 from anyloss._core.counts import Counts, count, pair
 from anyloss._core.documents import documented
 from anyloss._core.gradient import class_derivatives
 from anyloss._core.scoring import check_average, check_finite, check_number, score_counts
-from anyloss._core.shapes import (
-    Options,
-    PerSample,
-    Samples,
-    Task,
-    ZeroDivision,
-    as_scores,
-    make_options,
-    prepare,
-)
+from anyloss._core.shapes import Samples, as_scores, prepare
 from anyloss.metrics import Metric, MetricSpec
 from anyloss.metrics import metric as find_metric
 from anyloss.steps import DEFAULT, Hard, Step
@@ -82,7 +83,9 @@ def score(
     y_true: Array, y_score: Array, metric: MetricSpec | Metric = "f1", step: Step = Hard(), *,
     average: str | None = "auto", smooth: float = 0.0, from_logits: bool = False,
     weight: Array | None = None, task: Task = "auto", class_axis: int | None = None,
-    per_sample: PerSample = False, zero_division: ZeroDivision = "auto",
+    classes: Sequence[int] | None = None, include_background: bool = True,
+    class_weights: ClassWeights | None = None, per_sample: PerSample = False,
+    zero_division: ZeroDivision = "auto", reduction: Reduction = "mean",
     soft_labels: bool = False, ignore_index: int | None = None,
 ) -> Array:  # fmt: skip
     """Compute a metric of scores and labels.
@@ -98,7 +101,8 @@ def score(
     Shape:
         - `y_true` and `y_score`: `(n,)` or `(n, 1, ...)` for a binary task, `(n, C, ...)` for
           several labels; `(n, C, ...)` scores and `(n, ...)` class indices for several classes.
-        - Score: a float, or an array `(C,)` with `average=None`.
+        - Score: a float, or an array `(C,)` with `average=None`; with `reduction="none"` an array
+          `(n,)` or `(n, C)`.
 
     Returns:
         float or array: the score. It is NaN if `zero_division="skip"` leaves out every class.
@@ -117,8 +121,10 @@ def score(
     hard = isinstance(step, Hard)
     chosen, found, options = _read(
         y_true, y_score, metric, smooth, weight, average=average, from_logits=from_logits,
-        per_sample=per_sample, task=task, class_axis=class_axis, zero_division=zero_division,
-        soft_labels=soft_labels, ignore_index=ignore_index,
+        per_sample=per_sample, task=task, class_axis=class_axis, classes=classes,
+        include_background=include_background, class_weights=class_weights,
+        zero_division=zero_division, reduction=reduction, soft_labels=soft_labels,
+        ignore_index=ignore_index,
     )  # fmt: skip
     cells = count(found, step, options, NUMPY)
     value = score_counts(
@@ -134,7 +140,9 @@ def gradient(
     y_true: Array, y_score: Array, metric: MetricSpec | Metric = "f1", step: Step = DEFAULT, *,
     average: str | None = "auto", smooth: float = 0.0, from_logits: bool = False,
     weight: Array | None = None, task: Task = "auto", class_axis: int | None = None,
-    per_sample: PerSample = False, zero_division: ZeroDivision = "auto",
+    classes: Sequence[int] | None = None, include_background: bool = True,
+    class_weights: ClassWeights | None = None, per_sample: PerSample = False,
+    zero_division: ZeroDivision = "auto", reduction: Reduction = "mean",
     soft_labels: bool = False, ignore_index: int | None = None,
 ) -> tuple[Array, Array]:  # fmt: skip
     """Compute the soft score and its gradient with respect to the scores, in closed form.
@@ -151,8 +159,8 @@ def gradient(
         - Gradient: the shape of `y_score`.
 
     Returns:
-        tuple: the soft score, which is a float or, with `average=None`, an array `(C,)`; and the
-        gradient. With `average=None` it is the gradient of the sum of the scores.
+        tuple: the soft score, which is a float or an array as in `score`; and the gradient. For
+        several scores it is the gradient of their sum.
 
     Raises:
         ValueError: if shapes do not match or have two readings, a value is out of range, the metric
@@ -166,8 +174,10 @@ def gradient(
     """
     chosen, found, options = _read(
         y_true, y_score, metric, smooth, weight, average=average, from_logits=from_logits,
-        per_sample=per_sample, task=task, class_axis=class_axis, zero_division=zero_division,
-        soft_labels=soft_labels, ignore_index=ignore_index,
+        per_sample=per_sample, task=task, class_axis=class_axis, classes=classes,
+        include_background=include_background, class_weights=class_weights,
+        zero_division=zero_division, reduction=reduction, soft_labels=soft_labels,
+        ignore_index=ignore_index,
     )  # fmt: skip
     lay, y = found.layout, found.y
     cells = count(found, step, options, NUMPY)

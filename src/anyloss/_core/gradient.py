@@ -18,7 +18,14 @@ from anyloss._core.backend import FLOATS, NUMPY, Array, Backend
 from anyloss._core.cell import Cell
 from anyloss._core.counts import Counts
 from anyloss._core.metric import Metric
-from anyloss._core.scoring import averaged, part_of_mean, whole_score
+from anyloss._core.scoring import (
+    averaged,
+    in_form,
+    part_of_mean,
+    score_parts,
+    whole_loss,
+    whole_score,
+)
 from anyloss._core.shapes import Layout
 from anyloss.steps import Amplified, Uniform
 
@@ -42,15 +49,16 @@ def _seeded(counts: Counts, smooth: float, backend: Backend) -> tuple[Cell, ...]
 
 
 def binary_derivatives(
-    counts: Counts, chosen: Metric, smooth: float = 0.0, backend: Backend = FLOATS
-) -> Derivatives:
+    counts: Counts, chosen: Metric, smooth: float = 0.0, backend: Backend = FLOATS,
+    form: str = "linear",
+) -> Derivatives:  # fmt: skip
     """The derivatives of one set of counts, as Python floats.
 
     >>> from anyloss import metric
     >>> binary_derivatives(Counts(tp=80.0, fn=20.0, fp=20.0, tn=880.0), metric("f1"))
     Derivatives(score=0.8, d_positive=0.006, d_negative=-0.004)
     """
-    result = chosen(*_seeded(counts, smooth, backend))
+    result = in_form(chosen(*_seeded(counts, smooth, backend)), form)
     return Derivatives(result.value, result.d_positive, result.d_negative)
 
 
@@ -60,22 +68,29 @@ Merge = Callable[[Array, Array], tuple[Array, Array]]
 def class_derivatives(
     counts: Counts, chosen: Metric, lay: Layout, smooth: float = 0.0,
     sample_weight: Array | None = None, backend: Backend = NUMPY, merge: Merge | None = None,
+    of_loss: bool = False,
 ) -> Derivatives:  # fmt: skip
     """The derivatives of counts with axes `(samples, 1, classes)`, for any average.
 
-    With `average=None` they are the derivatives of the sum of the scores. `merge` adds the scores
-    and weights of samples that are elsewhere to the two sums of the mean over samples.
+    With `average=None` and `reduction="none"` they are the derivatives of the sum of the scores.
+    `merge` adds the scores and weights of samples that are elsewhere to the two sums of the mean
+    over samples. With `of_loss`, the score is one minus the loss, also where the loss is a sum.
     """
     found = averaged(chosen, counts, lay, backend, smooth=smooth, derivatives=True)
-    part = part_of_mean(found, counts, lay, backend, sample_weight)
-    total, weight = backend.sum(found.score.value * part, 0), backend.sum(part, 0)
+    total, weight = score_parts(found, counts, lay, backend, sample_weight)
     if merge is not None:
         total, weight = merge(total, weight)
-    part = part / backend.where(weight < backend.tiny, 1.0, weight)
+    part = part_of_mean(found, counts, lay, backend, sample_weight)
+    if lay.reduction != "sum":
+        part = part / backend.where(weight < backend.tiny, 1.0, weight)
     d_positive, d_negative = _by_column(
         found.score.d_positive * part, found.score.d_negative * part, counts, lay, backend
     )
-    return Derivatives(whole_score(total, weight, lay, False, backend), d_positive, d_negative)
+    if of_loss:
+        score = 1 - whole_loss(total, weight, lay, backend)
+    else:
+        score = whole_score(total, weight, lay, False, backend)
+    return Derivatives(score, d_positive, d_negative)
 
 
 def sample_derivatives(counts: Counts, chosen: Metric, lay: Layout) -> Derivatives:

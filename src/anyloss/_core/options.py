@@ -7,11 +7,20 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypedDict, TypeVar
 
+from anyloss._core.choices import (
+    ClassWeights,
+    Form,
+    Options,
+    PerSample,
+    Reduction,
+    Task,
+    ZeroDivision,
+    make_options,
+)
 from anyloss._core.counts import check_soft_labels
 from anyloss._core.documents import documented
 from anyloss._core.formula import CELLS
-from anyloss._core.scoring import check_average, check_number
-from anyloss._core.shapes import Options, PerSample, Task, ZeroDivision, make_options
+from anyloss._core.scoring import check_average, check_form, check_number
 from anyloss._core.step import Step, check_step
 from anyloss.metrics import Metric, MetricSpec
 from anyloss.metrics import metric as find_metric
@@ -30,8 +39,12 @@ class SharedSettings(TypedDict, total=False):
     from_logits: bool
     task: Task
     class_axis: int | None
+    classes: Sequence[int] | None
+    include_background: bool
+    class_weights: ClassWeights | None
     per_sample: PerSample
     zero_division: ZeroDivision
+    form: Form
     soft_labels: bool
     ignore_index: int | None
     validate: bool
@@ -40,6 +53,7 @@ class SharedSettings(TypedDict, total=False):
 class FunctionSettings(SharedSettings, total=False):
     """The arguments of a loss function, with the parameters of the named metrics."""
 
+    reduction: Reduction
     alpha: float
     beta: float
     fn_cost: float
@@ -100,8 +114,13 @@ def make_settings(
     from_logits: bool = True,
     task: Task = "auto",
     class_axis: int | None = None,
+    classes: Sequence[int] | None = None,
+    include_background: bool = True,
+    class_weights: ClassWeights | None = None,
     per_sample: PerSample = False,
     zero_division: ZeroDivision = "auto",
+    form: Form = "linear",
+    reduction: Reduction = "mean",
     soft_labels: bool = False,
     ignore_index: int | None = None,
     validate: bool = True,
@@ -114,15 +133,23 @@ def make_settings(
     check_average(chosen, average)
     check_number("smooth", smooth)
     check_number("cross_entropy", cross_entropy)
+    check_form(chosen, form)
     if cross_entropy and average in (None, "none"):
         raise ValueError(
             "cross_entropy needs a loss of one number; got average=None, which gives one per "
             "class. Use another average, or cross_entropy=0"
         )
+    if cross_entropy and reduction != "mean":
+        raise ValueError(
+            "cross_entropy is a mean and is added to the mean of the losses; got "
+            f"reduction={reduction!r}. Use reduction='mean', or cross_entropy=0"
+        )
     options = make_options(
         average=average, from_logits=from_logits, per_sample=per_sample, task=task,
-        class_axis=class_axis, zero_division=zero_division, soft_labels=soft_labels,
-        ignore_index=ignore_index, validate=validate,
+        class_axis=class_axis, classes=classes, include_background=include_background,
+        class_weights=class_weights, zero_division=zero_division, form=form,
+        reduction=reduction, soft_labels=soft_labels, ignore_index=ignore_index,
+        validate=validate,
     )  # fmt: skip
     steps = make_steps(step, threshold, thresholds)
     for each in steps:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from anyloss._core.absent import apply_zero_division, zero_division
-from anyloss._core.backend import NUMPY, Array, Backend
+from anyloss._core.backend import NUMPY, Array, Backend, top
 from anyloss._core.cell import Cell
 from anyloss._core.counts import Counts, class_counts
 from anyloss._core.metric import RECALL_MEANS, SUMMED_FORMS, Metric
@@ -21,6 +21,7 @@ from anyloss.metrics import metric as find_metric
 
 AVERAGES = ("auto", "binary", "macro", "micro", "weighted", "multiclass", "none", None)
 RECALL = find_metric("recall")
+LEAST = 1e-7  # the smallest score whose logarithm is taken
 
 
 def check_average(chosen: Metric, average: str | None) -> None:
@@ -32,6 +33,15 @@ def check_average(chosen: Metric, average: str | None) -> None:
         raise ValueError(
             f"average='multiclass' is for metrics with a multiclass form ({names}); "
             f"got {chosen.name!r}"
+        )
+
+
+def check_form(chosen: Metric, form: str) -> None:
+    """Refuse the logarithm of a metric that is negative where all decisions are wrong."""
+    if form == "log" and chosen(tp=0.0, fn=1.0, fp=1.0, tn=0.0) < 0:
+        raise ValueError(
+            "form='log' takes the logarithm of the score and needs a metric between 0 and 1; got "
+            f"{chosen.name!r}, which is negative where all decisions are wrong"
         )
 
 
@@ -58,7 +68,8 @@ class Scored(NamedTuple):
     """The scores of the samples, and the share of each sample that its score covers.
 
     Both have the axes `(samples, 1, classes)`, with one class unless `average=None`. The share is 0
-    where all classes were left out.
+    where all classes were left out. The loss is one minus the score, so that with `form="log"` the
+    score is one plus the logarithm of the metric.
     """
 
     score: Cell
@@ -75,11 +86,16 @@ def averaged(
     the score carries its derivatives for each class.
     """
     counts = class_counts(counts, lay, backend)
-    cells = _cells(counts, chosen, smooth, backend, derivatives)
+    factor, one = class_factor(counts, lay, backend), 1.0
+    form = "linear" if hard else lay.form
+    if lay.average == "micro":
+        counts, one = Counts(*(backend.sum(x * factor, -1) for x in counts)), factor
+    cells = _cells(counts, chosen, smooth, backend, one if derivatives else None)
     kept = counts.tp * 0.0 + 1.0
     if lay.average == "multiclass" and chosen.function in SUMMED_FORMS:
         parts, combine = SUMMED_FORMS[chosen.function]
-        return Scored(combine(*(part.sum() for part in parts(*cells))), kept[..., :1])
+        score = combine(*(part.sum() for part in parts(*cells)))
+        return Scored(in_form(score, form), kept[..., :1])
     power = RECALL_MEANS.get(chosen.function, 1) if lay.average == "multiclass" else 1
     of_class = RECALL if lay.average == "multiclass" else chosen
     scores, left_out = apply_zero_division(
@@ -87,29 +103,66 @@ def averaged(
     )
     if left_out is not None:
         kept = backend.where(left_out, 0.0, kept)
-    if lay.average in ("binary", "micro", None):
-        return Scored(scores, kept)
+    if lay.average in ("binary", "micro"):
+        return Scored(in_form(scores, form), kept)
+    kept = kept * factor
+    if lay.average is None:
+        return Scored(in_form(scores, form), kept)
     if lay.average == "weighted":
         by_label = kept * (counts.tp + counts.fn)
         # Without a positive sample all classes weigh alike, as in scikit-learn.
         kept = backend.where(backend.sum(by_label, -1) < backend.tiny, kept, by_label)
     share = _share(kept, -1, backend)
-    return Scored(scores.mean(share, power), backend.sum(share, -1))
+    if lay.average == "multiclass":
+        mean = in_form(scores.mean(share, power), form)
+    else:
+        mean = in_form(scores, form).mean(share)
+    return Scored(mean, backend.sum(share, -1))
+
+
+def class_factor(counts: Counts, lay: Layout, backend: Backend) -> Array:
+    """The factor of each class in the average over the classes; 0 for a class that does not count.
+
+    The computed weights are relative to the rarest class. A class without a positive sample has the
+    largest weight of the others, as in MONAI.
+    """
+    given, number = lay.class_weights, counts.tp.shape[-1]
+    if given is None and lay.counted is None:
+        return 1.0
+    counted = range(number) if lay.counted is None else lay.counted
+    weights = given if isinstance(given, tuple) else (1.0,) * len(counted)
+    of_class = dict(zip(counted, weights, strict=True))
+    factor = backend.array([of_class.get(k, 0.0) for k in range(number)], counts.tp)
+    if not isinstance(given, str):
+        return factor
+    positives = counts.tp + counts.fn
+    present = (positives > 0) & (factor > 0)
+    inverse = backend.where(present, 1 / backend.where(present, positives, 1.0), 0.0)
+    rarest = backend.sum(backend.where(top(inverse, backend), inverse, 0.0), -1)
+    relative = inverse / backend.where(rarest > 0, rarest, 1.0)
+    if given == "inverse_square":
+        relative = relative * relative
+    return factor * backend.where(present, relative, 1.0)
+
+
+def in_form(score: Cell, form: str) -> Cell:
+    """The score, or what takes its place so that one minus it is the loss."""
+    return score if form == "linear" else 1 + score.log(LEAST)
 
 
 def _cells(
-    counts: Counts, chosen: Metric, smooth: float, backend: Backend, derivatives: bool
+    counts: Counts, chosen: Metric, smooth: float, backend: Backend, one: Array | None
 ) -> list[Cell]:
-    """The counts as the metric takes them, with derivatives if they are wanted."""
+    """The counts as the metric takes them; with derivatives if `one` is what a decision adds."""
     values = [x + smooth for x in counts]
     if backend.tiny > NUMPY.tiny and chosen.is_named:
         # A named metric does not depend on the unit of the weights; float32 has a small range.
         total = backend.constant(sum(values))  # it does not depend on the decisions
         total = backend.where(total < backend.tiny, 1.0, total)
         values = [x / total for x in values]
-    if not derivatives:
+    if one is None:
         return [Cell(x, backend=backend) for x in values]
-    seeds = (1.0, 0.0), (-1.0, 0.0), (0.0, 1.0), (0.0, -1.0)
+    seeds = (one, 0.0), (-one, 0.0), (0.0, one), (0.0, -one)
     return [Cell(x, *seed, backend) for x, seed in zip(values, seeds, strict=True)]
 
 
@@ -130,15 +183,29 @@ def score_counts(
     return whole_score(*parts, lay, hard, backend)
 
 
+def loss_of_counts(
+    counts: Counts, chosen: Metric, lay: Layout, backend: Backend, *,
+    smooth: float = 0.0, sample_weight: Array | None = None,
+) -> Array:  # fmt: skip
+    """The loss of soft counts with axes `(samples, 1, classes)`; see `score_counts`."""
+    found = averaged(chosen, counts, lay, backend, smooth=smooth)
+    parts = score_parts(found, counts, lay, backend, sample_weight)
+    return whole_loss(*parts, lay, backend)
+
+
 def score_parts(
     found: Scored, counts: Counts, lay: Layout, backend: Backend, sample_weight: Array | None
 ) -> tuple[Array, Array]:
     """The sum of the scores over the samples, and the sum of their weights in the mean.
 
-    The parts of a batch are merged by addition, if no sample is divided between two parts.
+    The parts of a batch are merged by addition, if no sample is divided between two parts. With
+    `reduction="none"` they are those of each sample, and nothing is merged.
     """
     part = part_of_mean(found, counts, lay, backend, sample_weight)
-    return backend.sum(found.score.value * part, 0), backend.sum(part, 0)
+    total = found.score.value * part
+    if lay.reduction == "none":
+        return total, part
+    return backend.sum(total, 0), backend.sum(part, 0)
 
 
 def part_of_mean(
@@ -157,12 +224,30 @@ def part_of_mean(
 
 
 def whole_score(total: Array, weight: Array, lay: Layout, hard: bool, backend: Backend) -> Array:
-    """The mean of the scores, from their sum and the sum of their weights.
+    """The mean of the scores, from their sum and the sum of their weights; or their sum itself.
 
     Where everything was skipped, a soft score is 1 and a hard score is NaN, as in scikit-learn.
     """
+    if lay.reduction == "sum":
+        return _shaped(total, lay, backend)
     skipped = zero_division(lay, hard) == "skip"
     nothing = (math.nan if hard else 1.0) if skipped else 0.0
     void = weight < backend.tiny
     score = backend.where(void, nothing + total * 0.0, total / backend.where(void, 1.0, weight))
-    return score[0, 0, :] if lay.average is None else score[0, 0, 0]
+    return _shaped(score, lay, backend)
+
+
+def whole_loss(total: Array, weight: Array, lay: Layout, backend: Backend) -> Array:
+    """The loss, from the sum of the scores and the sum of their weights."""
+    if lay.reduction == "mean":
+        return 1 - whole_score(total, weight, lay, False, backend)
+    return _shaped(weight - total, lay, backend)
+
+
+def _shaped(x: Array, lay: Layout, backend: Backend) -> Array:
+    """A scalar or, with `average=None`, one number per class; one per sample without reduction."""
+    if lay.average is not None:
+        x = x[..., 0]
+    elif lay.counted is not None:
+        x = backend.concat([x[..., k : k + 1] for k in lay.counted])
+    return x[:, 0] if lay.reduction == "none" else x[0, 0]

@@ -11,61 +11,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from numbers import Integral, Real
-from typing import Any, Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from anyloss._core.backend import NUMPY, Array, Backend
-
-Task = Literal["auto", "binary", "multilabel", "multiclass"]
-ZeroDivision = Literal["auto", "skip", 0, 1]
-PerSample = bool | Literal["weighted"]
-
-TASKS = ("auto", "binary", "multilabel", "multiclass")
-ZERO_DIVISIONS = ("auto", "skip", 0, 1)
-PER_SAMPLE = (False, True, "weighted")
-
-
-class Options(NamedTuple):
-    """How a batch is read; `_core/documents.py` describes each option."""
-
-    average: str | None = "auto"
-    from_logits: bool = True
-    per_sample: PerSample = False
-    task: Task = "auto"
-    class_axis: int | None = None
-    zero_division: ZeroDivision = "auto"
-    soft_labels: bool = False
-    ignore_index: int | None = None
-    validate: bool = True
-
-
-def make_options(**given: Any) -> Options:
-    """The options, each one checked."""
-    options = Options(**given)
-    rule = options.zero_division
-    if isinstance(rule, Real) and not isinstance(rule, bool) and rule in (0, 1):
-        options = options._replace(zero_division=1 if rule else 0)
-    for name, known in (
-        ("task", TASKS),
-        ("zero_division", ZERO_DIVISIONS),
-        ("per_sample", PER_SAMPLE),
-    ):
-        value = getattr(options, name)
-        if not any(type(value) is type(each) and value == each for each in known):
-            nan = "; scikit-learn's nan is 'skip' here" if name == "zero_division" else ""
-            raise ValueError(
-                f"{name} must be one of {', '.join(map(repr, known))}; got {value!r}{nan}"
-            )
-    for name in ("from_logits", "soft_labels", "validate"):
-        if getattr(options, name) not in (True, False):
-            raise TypeError(f"{name} must be True or False; got {getattr(options, name)!r}")
-    for name in ("class_axis", "ignore_index"):
-        value = getattr(options, name)
-        if value is not None and (isinstance(value, bool) or not isinstance(value, Integral)):
-            raise TypeError(f"{name} must be a whole number or None; got {value!r}")
-    return options._replace(average=None if options.average == "none" else options.average)
+from anyloss._core.choices import (
+    Form,
+    Options,
+    PerSample,
+    Reduction,
+    ZeroDivision,
+    counted_classes,
+    resolve_average,
+)
 
 
 class Layout(NamedTuple):
@@ -78,6 +37,10 @@ class Layout(NamedTuple):
     class_axis: int = 1  # counted from the front
     per_sample: PerSample = False
     zero_division: ZeroDivision = "auto"
+    counted: tuple[int, ...] | None = None  # the classes that count; None: all of them
+    class_weights: tuple[float, ...] | str | None = None  # of the classes that count
+    form: Form = "linear"  # of the loss
+    reduction: Reduction = "mean"  # over the samples
 
     @property
     def exclusive(self) -> bool:
@@ -151,10 +114,13 @@ task='multiclass'
             "per_sample counts within each sample and needs scores of shape (n, C, ...), such as "
             f"(n, 1, height, width), or (n, ...) with task='binary'; got {shape}"
         )
-    average = resolve_average(options.average, task, classes, own_form)
+    by_class = bool(options.of_classes)
+    average = resolve_average(options.average, task, classes, own_form, by_class)
+    counted = counted_classes(options, average, 2 if task == "binary" else classes)
     return Layout(
-        task, average, classes, index_target, axis, options.per_sample, options.zero_division
-    )
+        task, average, classes, index_target, axis, options.per_sample, options.zero_division,
+        counted, options.class_weights, options.form, options.reduction,
+    )  # fmt: skip
 
 
 def _class_axis(shape: tuple[int, ...], options: Options) -> int:
@@ -222,32 +188,6 @@ def _mismatch(
             f"to axis 1, as in PyTorch, with {'input.movedim(-1, 1)' if last else 'movedim'}"
         )
     return message + "Nothing is broadcast: use squeeze or unsqueeze to match them"
-
-
-def resolve_average(average: str | None, task: str, classes: int, own_form: bool) -> str | None:
-    """The average over the classes that `"auto"` stands for; any other is checked for the task.
-
-    >>> resolve_average("auto", "multiclass", classes=5, own_form=True)
-    'multiclass'
-    """
-    if average == "none":
-        return None
-    binary = task == "binary" or (task == "multiclass" and classes == 2)
-    if average == "auto":
-        if binary:
-            return "binary"
-        return "multiclass" if own_form and task == "multiclass" else "macro"
-    if average == "binary" and not binary:
-        raise ValueError(
-            f"average='binary' needs a single column or two classes; got {classes} columns "
-            f"({task}). Use 'macro', 'micro', 'weighted' or None"
-        )
-    if average == "multiclass" and task == "multilabel":
-        raise ValueError(
-            "average='multiclass' needs one class per sample: class indices, or task='multiclass' "
-            f"for one-hot labels; got {classes} labels that do not exclude each other"
-        )
-    return average
 
 
 def rows(x: Array, shape: tuple[int, ...], lay: Layout) -> Array:

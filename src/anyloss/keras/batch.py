@@ -15,8 +15,9 @@ import numpy as np
 from keras import ops
 
 from anyloss._core.backend import Array, Backend
+from anyloss._core.choices import Options
 from anyloss._core.options import Settings
-from anyloss._core.shapes import Layout, Options, Samples, check_values, layout, spread
+from anyloss._core.shapes import Layout, Samples, check_values, layout, spread
 
 Shape = tuple[int | None, ...]
 
@@ -45,6 +46,7 @@ def _backend(dtype: str) -> Backend:
         one_hot=lambda index, classes: ops.equal(index, ops.arange(classes, dtype="int32")),
         sum=lambda x, axis: ops.sum(x, axis=axis, keepdims=True),
         concat=lambda parts: ops.concatenate(parts, axis=-1),
+        array=lambda numbers, like: ops.convert_to_tensor(numbers, dtype_of(like)),
         constant=ops.stop_gradient,
         tiny=float(np.finfo(dtype).tiny),
     )
@@ -90,9 +92,9 @@ def make_samples(
     if checked and lay.index_target:
         _check_whole(ops.convert_to_numpy(y_true))
     inner = y_pred.shape[1:] if lay.task == "binary" else y_pred.shape[1:-1]
-    axes = (-1, math.prod(inner)) if options.per_sample else (1, -1)
+    axes = (-1, math.prod(inner)) if lay.per_sample else (1, -1)
     product = _weight(weights, y_pred, lay)
-    sample_weight = _sample_weight(weights, y_pred) if options.per_sample else None
+    sample_weight = _sample_weight(weights, y_pred) if lay.per_sample else None
     found = Samples(
         ops.reshape(y_pred, (*axes, lay.classes)),
         ops.reshape(

@@ -8,9 +8,9 @@ from typing import Any, Self
 import keras
 import numpy as np
 
+from anyloss._core.choices import Options
 from anyloss._core.formula import Formula
 from anyloss._core.options import SharedSettings, check_names, make_settings
-from anyloss._core.shapes import Options
 from anyloss._core.step import STEPS, Step
 from anyloss.metrics import Metric, MetricSpec
 from anyloss.metrics import metric as find_metric

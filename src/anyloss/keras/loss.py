@@ -12,10 +12,10 @@ from keras import ops
 from keras.src.backend import get_keras_mask  # there is no public function for it on JAX
 
 from anyloss._core.backend import Array
+from anyloss._core.choices import ClassWeights, Form, PerSample, Task, ZeroDivision
 from anyloss._core.counts import Counts, count, cross_entropy_sums
 from anyloss._core.documents import documented
-from anyloss._core.scoring import check_finite, score_counts
-from anyloss._core.shapes import PerSample, Task, ZeroDivision
+from anyloss._core.scoring import check_finite, loss_of_counts
 from anyloss.keras.batch import BACKENDS, counting, dtype_of, make_samples
 from anyloss.keras.config import Configured, register
 from anyloss.metrics import Metric, MetricSpec
@@ -69,7 +69,8 @@ class AnyLoss(Configured, keras.losses.Loss):  # type: ignore[misc]
         - y_pred: `(n,)` or `(n, 1)` for binary decisions (any shape with `task="binary"`),
           `(n, ..., C)` for several classes or labels.
         - sample_weight: `(n,)`, or the first axes of `y_pred`.
-        - output: a scalar, or `(C,)` with `average=None` and `reduction=None`.
+        - output: a scalar; with `reduction=None`, `(n,)` if `per_sample=True`, `(C,)` if
+          `average=None`, and `(n, C)` if both.
 
     Raises:
         TypeError: if an argument is unknown, is given twice or has the wrong type.
@@ -99,7 +100,9 @@ class AnyLoss(Configured, keras.losses.Loss):  # type: ignore[misc]
         thresholds: Sequence[float] | None = None,
         average: str | None = "auto", smooth: float = 0.0, cross_entropy: float = 0.0,
         from_logits: bool = False, task: Task = "auto", class_axis: int | None = -1,
-        per_sample: PerSample = False, zero_division: ZeroDivision = "auto",
+        classes: Sequence[int] | None = None, include_background: bool = True,
+        class_weights: ClassWeights | None = None, per_sample: PerSample = False,
+        zero_division: ZeroDivision = "auto", form: Form = "linear",
         soft_labels: bool = False, ignore_index: int | None = None, validate: bool = True,
         name: str | None = None, reduction: str | None = "sum_over_batch_size",
         dtype: Any = None, **params: float,
@@ -127,10 +130,15 @@ class AnyLoss(Configured, keras.losses.Loss):  # type: ignore[misc]
         arguments = {
             "step": step, "threshold": threshold, "thresholds": thresholds, "average": average,
             "smooth": smooth, "cross_entropy": cross_entropy, "from_logits": from_logits,
-            "task": task, "class_axis": class_axis, "per_sample": per_sample,
-            "zero_division": zero_division, "soft_labels": soft_labels,
+            "task": task, "class_axis": class_axis, "classes": classes,
+            "include_background": include_background, "class_weights": class_weights,
+            "per_sample": per_sample, "zero_division": zero_division, "form": form,
+            "soft_labels": soft_labels,
             "ignore_index": ignore_index, "validate": validate,
         }  # fmt: skip
+        if per_sample:
+            words: dict[str | None, str] = {"sum": "sum", "none": "none", None: "none"}
+            scaled["reduction"] = words.get(reduction, "mean")
         self.configure("f1" if metric is None else metric, params, arguments, **scaled)
 
     def __call__(self, y_true: Array, y_pred: Array, sample_weight: Array | None = None) -> Array:
@@ -142,7 +150,8 @@ class AnyLoss(Configured, keras.losses.Loss):  # type: ignore[misc]
             sample_weight (array, optional): weights in the counts (they do not multiply the loss).
 
         Returns:
-            Tensor: a scalar, or one loss per class with `average=None` and `reduction=None`.
+            Tensor: a scalar; with `reduction=None` one loss per sample if `per_sample=True`, and
+            one per class if `average=None`.
         """
         token = _weights.set(weights_and_masks(y_pred, sample_weight))
         dtype = counting(self.dtype)
@@ -166,15 +175,15 @@ class AnyLoss(Configured, keras.losses.Loss):  # type: ignore[misc]
         for step in settings.steps:
             step.check_dtype(dtype, BACKENDS[dtype].tiny)
             found = count(samples, step, settings.options, BACKENDS[dtype])
-            score = score_counts(
+            loss = loss_of_counts(
                 found, settings.metric, samples.layout, BACKENDS[dtype], smooth=settings.smooth,
                 sample_weight=samples.sample_weight,
             )  # fmt: skip
             if checked:
                 cells = Counts(*map(ops.convert_to_numpy, found))
-                check_finite(cells, [ops.convert_to_numpy(score), *cells], settings.metric)
-            total = total + score
-        loss = 1 - total / len(settings.steps)
+                check_finite(cells, [ops.convert_to_numpy(loss), *cells], settings.metric)
+            total = total + loss
+        loss = total / len(settings.steps)
         if settings.cross_entropy:
             sums = cross_entropy_sums(samples, settings.options.from_logits, BACKENDS[dtype])
             whole = ops.maximum(ops.stop_gradient(sums[1]), BACKENDS[dtype].tiny)

@@ -13,11 +13,12 @@ import numpy as np
 from scipy.special import expit
 
 from anyloss._core.backend import NUMPY, Array, softmax_back
+from anyloss._core.choices import resolve_average
 from anyloss._core.counts import counts_of_sums
 from anyloss._core.functions import score
 from anyloss._core.gradient import sample_derivatives
 from anyloss._core.scoring import check_average
-from anyloss._core.shapes import Layout, resolve_average
+from anyloss._core.shapes import Layout
 from anyloss.metrics import Metric, MetricSpec
 from anyloss.metrics import metric as find_metric
 from anyloss.recipe.skeleton import HeldOutScores

@@ -49,7 +49,7 @@ def accumulate(
 
     Raises:
         TypeError: if the loss is not an `AnyLoss`.
-        ValueError: if there is no micro-batch, or the loss has `average=None`.
+        ValueError: if there is no micro-batch, or the loss is not one number.
 
     Examples:
         >>> model, loss = nn.Linear(3, 1), AnyLoss("f1")
@@ -68,10 +68,11 @@ def accumulate(
     if not parts:
         raise ValueError("micro_batches must hold at least one (input, target); got an empty one")
     settings, outer = loss.settings, loss.pool()
-    if settings.options.average is None:
+    if settings.options.average is None or settings.options.reduction == "none":
         raise ValueError(
-            "accumulate needs a loss of one number; got average=None, which gives one loss per "
-            "class. Use average='macro'"
+            "accumulate needs a loss of one number; got "
+            f"average={settings.options.average!r} and reduction={settings.options.reduction!r}, "
+            "which give one loss per class or per sample. Use average='macro' and reduction='mean'"
         )
 
     def run(model: nn.Module, part: Sequence[Tensor], pool: Pool) -> Tensor:

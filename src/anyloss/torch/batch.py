@@ -12,18 +12,11 @@ from torch import Tensor
 from torch.nn import functional
 
 from anyloss._core.backend import Backend
+from anyloss._core.choices import Options
 from anyloss._core.counts import Counts, cross_entropy_sums
 from anyloss._core.counts import count as count_samples
 from anyloss._core.options import Settings
-from anyloss._core.shapes import (
-    Layout,
-    Options,
-    Samples,
-    arrange,
-    check_weight,
-    distributions,
-    layout,
-)
+from anyloss._core.shapes import Layout, Samples, arrange, check_weight, distributions, layout
 from anyloss.steps import Amplified, Step
 
 
@@ -38,6 +31,9 @@ def _backend(dtype: torch.dtype) -> Backend:
         one_hot=lambda index, classes: index == torch.arange(classes, device=index.device),
         sum=lambda x, axis: x.sum(axis, keepdim=True),
         concat=lambda parts: torch.cat(parts, -1),
+        array=lambda numbers, like: torch.tensor(numbers, dtype=like.dtype).to(
+            like.device, non_blocking=True
+        ),
         constant=torch.Tensor.detach,
         tiny=torch.finfo(dtype).tiny,
     )
@@ -74,14 +70,16 @@ class Batch(NamedTuple):
         """Whether the gradient is computed in closed form, without a graph.
 
         Compilers, `torch.func`, labels or weights that need gradients, one score per class unless
-        the task is multilabel, other steps for several classes, and devices without double
-        precision take the plain path instead.
+        the task is multilabel with all labels, one loss per sample, other steps for several
+        classes, and devices without double precision take the plain path instead.
         """
         lay, w = self.layout, self.weight
         plain = self.target.requires_grad or (w is not None and w.requires_grad)
         if plain or not self.eager or self.scores.device.type == "mps":
             return False
-        if lay.average is None and lay.task != "multilabel":
+        if lay.average is None and (lay.task != "multilabel" or lay.counted is not None):
+            return False
+        if lay.reduction == "none":
             return False
         amplified = type(step) is Amplified and step.threshold == 0.5
         return lay.task != "multiclass" or step.is_identity or amplified
@@ -267,7 +265,7 @@ def hard_count(batch: Batch, step: Step) -> tuple[Counts, Tensor | None]:
     backend, scores, weight = HARD_BACKENDS[batch.scores.dtype], batch.scores, batch.weight
     hard, rows = step.hard(), max(1, BLOCK // max(1, math.prod(scores.shape[1:])))
     fits = weight is None or weight.shape[:1] == scores.shape[:1]  # if not, `make_samples` raises
-    if not batch.eager or batch.options.per_sample or len(scores) <= rows or not fits:
+    if not batch.eager or batch.layout.per_sample or len(scores) <= rows or not fits:
         found = make_samples(batch, backend)
         return count(found, hard, batch.options, backend), found.sample_weight
     blocks = torch.split(scores, rows)

@@ -17,19 +17,26 @@ from torch import Tensor, nn
 
 from anyloss._core.absent import zero_division
 from anyloss._core.backend import NUMPY, Array
+from anyloss._core.choices import (
+    ClassWeights,
+    Form,
+    PerSample,
+    Reduction,
+    Task,
+    ZeroDivision,
+)
 from anyloss._core.counts import Counts
 from anyloss._core.documents import documented, inherits_sections
 from anyloss._core.gradient import Derivatives, binary_derivatives, class_derivatives
 from anyloss._core.options import FunctionSettings, Settings, make_settings, shows_options_of
-from anyloss._core.scoring import check_finite
-from anyloss._core.shapes import PerSample, Task, ZeroDivision
+from anyloss._core.scoring import check_finite, whole_score
 from anyloss.metrics import Metric, MetricSpec
 from anyloss.steps import Step
 from anyloss.torch.batch import BACKENDS, Batch, check_logits, hard_count, read_batch
 from anyloss.torch.decide import Decided, decide
 from anyloss.torch.gradient import with_gradient
 from anyloss.torch.memory import Monitor, RunningCounts
-from anyloss.torch.plain import mean_cross_entropy, plain_loss, score_of_counts
+from anyloss.torch.plain import mean_cross_entropy, parts_of_counts, plain_loss, plain_score
 from anyloss.torch.sync import Pool, once, over_ranks, refuse_join
 
 _known_steps: set[tuple[Step, torch.dtype]] = set()  # steps that passed check_dtype
@@ -76,7 +83,7 @@ def _derivatives(
         total, factor = pool(k, _stacked(own))
         counts = Counts(*(total.flatten().tolist() if column else _unstacked(total)))
     if column and lay.average == "binary" and zero_division(lay, hard=False) == 0:
-        found = binary_derivatives(counts, metric, smooth)
+        found = binary_derivatives(counts, metric, smooth, form=lay.form)
     else:
 
         def merge(total: Array, weight: Array) -> tuple[Array, Array]:
@@ -91,6 +98,7 @@ def _derivatives(
             arrays, metric, lay, smooth, _unstacked(decided.sample_weight),
             NUMPY if batch.scores.is_cpu else BACKENDS[torch.float64],
             merge if pool is not None and lay.per_sample else None,
+            of_loss=True,
         )  # fmt: skip
     if batch.checked and not _is_finite((*found, *counts)):
         if batch.options.from_logits:
@@ -142,7 +150,8 @@ class AnyLoss(nn.Module):
           counted as more samples.
         - target: the shape of the input, or class indices without the class axis.
         - weight: `(n,)` or the shape of the target.
-        - output: a scalar, or `(C,)` with `average=None`.
+        - output: a scalar, or `(C,)` with `average=None`; with `reduction="none"` `(n,)` or
+          `(n, C)`.
 
     Raises:
         TypeError: if an argument is unknown or has the wrong type.
@@ -172,8 +181,11 @@ class AnyLoss(nn.Module):
         step: Step | None = None, threshold: float | None = None,
         thresholds: Sequence[float] | None = None, average: str | None = "auto",
         smooth: float = 0.0, cross_entropy: float = 0.0, from_logits: bool = True,
-        task: Task = "auto", class_axis: int | None = None, per_sample: PerSample = False,
-        zero_division: ZeroDivision = "auto", soft_labels: bool = False,
+        task: Task = "auto", class_axis: int | None = None,
+        classes: Sequence[int] | None = None, include_background: bool = True,
+        class_weights: ClassWeights | None = None, per_sample: PerSample = False,
+        zero_division: ZeroDivision = "auto", form: Form = "linear",
+        reduction: Reduction = "mean", soft_labels: bool = False,
         ignore_index: int | None = None, validate: bool = True,
         sync: bool | None = None, group: dist.ProcessGroup | None = None,
         memory: float | None = None, **params: float,
@@ -182,8 +194,10 @@ class AnyLoss(nn.Module):
         self.settings = make_settings(
             metric, step=step, threshold=threshold, thresholds=thresholds, average=average,
             smooth=smooth, cross_entropy=cross_entropy, from_logits=from_logits, task=task,
-            class_axis=class_axis, per_sample=per_sample, zero_division=zero_division,
-            soft_labels=soft_labels, ignore_index=ignore_index, validate=validate, **params,
+            class_axis=class_axis, classes=classes, include_background=include_background,
+            class_weights=class_weights, per_sample=per_sample, zero_division=zero_division,
+            form=form, reduction=reduction, soft_labels=soft_labels, ignore_index=ignore_index,
+            validate=validate, **params,
         )  # fmt: skip
         self.sync, self.group = sync, group
         if memory is not None and self.settings.options.per_sample:
@@ -223,7 +237,7 @@ class AnyLoss(nn.Module):
         return pool
 
     def soft_score(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
-        """The metric of the soft decisions: one minus the loss without cross-entropy.
+        """The metric of the soft decisions: one minus the loss, of the form `"linear"`.
 
         With `memory=`, a call with gradients enabled adds the batch to the running counts. To avoid
         this, call it under `torch.no_grad`. Its arguments are those of `forward`.
@@ -231,8 +245,13 @@ class AnyLoss(nn.Module):
         Returns:
             Tensor: a scalar, or one score per class with `average=None`.
         """
-        batch = read_batch(input, target, weight, self.settings)
-        return 1 - batch_loss(batch, self.settings._replace(cross_entropy=0.0), self.pool())
+        options = self.settings.options._replace(form="linear")
+        settings = self.settings._replace(cross_entropy=0.0, options=options)
+        batch, pool = read_batch(input, target, weight, settings), self.pool()
+        if options.reduction == "mean":
+            return 1 - batch_loss(batch, settings, pool)
+        scores = [plain_score(batch, k, settings, pool) for k in range(len(settings.steps))]
+        return torch.stack(scores).mean(0).to(batch.scores.dtype)
 
     @torch.no_grad()
     def score(
@@ -258,10 +277,10 @@ class AnyLoss(nn.Module):
         scores = []
         for k, step in enumerate(self.settings.steps):
             counts, samples = hard_count(batch, step)
-            _, score = score_of_counts(
+            _, parts = parts_of_counts(
                 counts, batch, self.settings, pool, k, hard=True, sample_weight=samples
             )
-            scores.append(score)
+            scores.append(whole_score(*parts, batch.layout, True, BACKENDS[parts[0].dtype]))
         return torch.stack(scores).mean(0)
 
     def extra_repr(self) -> str:

@@ -11,6 +11,7 @@ from typing import ClassVar, TypeVar, Unpack
 
 import torch.distributed as dist
 
+from anyloss._core.choices import Reduction
 from anyloss._core.documents import describes_loss, inherits_sections
 from anyloss._core.options import SharedSettings, shows_options_of
 from anyloss.torch.loss import AnyLoss
@@ -26,6 +27,7 @@ def _named(own: Named) -> Named:
 class LossSettings(SharedSettings, total=False):
     """The options of the named losses: those of `AnyLoss` without the metric."""
 
+    reduction: Reduction
     sync: bool | None
     group: dist.ProcessGroup | None
     memory: float | None

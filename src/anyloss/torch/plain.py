@@ -11,41 +11,53 @@ from torch import Tensor
 
 from anyloss._core.counts import Counts
 from anyloss._core.options import Settings
-from anyloss._core.scoring import averaged, check_finite, score_parts, whole_score
+from anyloss._core.scoring import averaged, check_finite, score_parts, whole_loss, whole_score
 from anyloss.torch.batch import BACKENDS, Batch, count, entropy_sums, make_samples
 from anyloss.torch.sync import CROSS_ENTROPY, Pool, pooled
 
 
 def plain_loss(batch: Batch, k: int, settings: Settings, pool: Pool | None) -> Tensor:
-    """One minus the soft score under the step of number `k`."""
+    """The loss under the step of number `k`."""
+    counts, parts = _soft_parts(batch, k, settings, pool)
     backend = BACKENDS[batch.scores.dtype]
-    samples = make_samples(batch, backend)
-    own = count(samples, settings.steps[k], batch.options, backend)
-    counts, score = score_of_counts(
-        own, batch, settings, pool, k, sample_weight=samples.sample_weight
-    )
-    loss: Tensor = (1 - score).to(batch.scores.dtype)
+    loss: Tensor = whole_loss(*parts, batch.layout, backend).to(batch.scores.dtype)
     if batch.checked:
         with torch.no_grad():
             check_finite(counts, [loss, *counts], settings.metric)
     return loss
 
 
-def score_of_counts(
+def plain_score(batch: Batch, k: int, settings: Settings, pool: Pool | None) -> Tensor:
+    """The soft score under the step of number `k`."""
+    _, parts = _soft_parts(batch, k, settings, pool)
+    score: Tensor = whole_score(*parts, batch.layout, False, BACKENDS[batch.scores.dtype])
+    return score
+
+
+def _soft_parts(
+    batch: Batch, k: int, settings: Settings, pool: Pool | None
+) -> tuple[Counts, tuple[Tensor, Tensor]]:
+    backend = BACKENDS[batch.scores.dtype]
+    samples = make_samples(batch, backend)
+    own = count(samples, settings.steps[k], batch.options, backend)
+    return parts_of_counts(own, batch, settings, pool, k, sample_weight=samples.sample_weight)
+
+
+def parts_of_counts(
     counts: Counts, batch: Batch, settings: Settings, pool: Pool | None, k: int, *,
     hard: bool = False, sample_weight: Tensor | None = None,
-) -> tuple[Counts, Tensor]:  # fmt: skip
-    """The counts of all parts of the pool, and their score."""
+) -> tuple[Counts, tuple[Tensor, Tensor]]:  # fmt: skip
+    """The counts of all parts of the pool; the sum of their scores, and that of their weights."""
     # Counts are double, but their derivatives must fit into the type of the scores.
     lay, backend = batch.layout, BACKENDS[counts.tp.dtype if hard else batch.scores.dtype]
     if pool is not None and not lay.per_sample:
         counts = Counts(*pooled(pool, k, torch.stack(tuple(counts))))
     smooth = 0.0 if hard else settings.smooth
     found = averaged(settings.metric, counts, lay, backend, smooth=smooth, hard=hard)
-    parts = score_parts(found, counts, lay, backend, sample_weight)
-    if pool is not None and lay.per_sample:  # each sample is in exactly one part of the pool
-        parts = tuple(pooled(pool, k, torch.stack(parts)))
-    return counts, whole_score(*parts, lay, hard, backend)
+    total, weight = score_parts(found, counts, lay, backend, sample_weight)
+    if pool is not None and lay.per_sample and lay.reduction != "none":
+        total, weight = pooled(pool, k, torch.stack([total, weight]))  # a sample is in one part
+    return counts, (total, weight)
 
 
 def mean_cross_entropy(batch: Batch, pool: Pool | None) -> Tensor:

@@ -9,10 +9,10 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from anyloss._core.choices import Task, make_options
 from anyloss._core.counts import Counts
 from anyloss._core.documents import documented, inherits_sections
 from anyloss._core.options import make_steps
-from anyloss._core.shapes import Task, make_options
 from anyloss.steps import Linear, Step
 from anyloss.torch.batch import BACKENDS, Batch, check_logits, count, make_batch, make_samples
 from anyloss.torch.sync import over_ranks, pooled

@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from anyloss._core.backend import Array
-from anyloss._core.shapes import Options, prepare
+from anyloss._core.choices import Options
+from anyloss._core.shapes import prepare
 from anyloss.metrics import Metric, MetricSpec
 from anyloss.recipe.skeleton import HeldOutScores, refine_members
 from anyloss.recipe.target import Target, new_target

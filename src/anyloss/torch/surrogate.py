@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
+from anyloss._core.choices import Options
 from anyloss._core.documents import documented
-from anyloss._core.shapes import Options
 from anyloss.torch.batch import BACKENDS, make_batch
 
 
