@@ -31,6 +31,7 @@ LOGITS |= {
     "class maps": LOGITS["maps"],
     "teacher": LOGITS["multiclass"],
     "rare": LOGITS["multiclass"],
+    "sparse": LOGITS["multilabel"],
 }
 LABELS |= {
     "masks": RNG.integers(0, 2, (6, 3, 2)) * np.array([1, 1, 0, 1, 0, 1])[:, None, None],
@@ -38,6 +39,7 @@ LABELS |= {
     "class maps": RNG.integers(0, 3, (6, 3, 2)),
     "teacher": RNG.dirichlet(np.ones(CLASSES), ROWS),
     "rare": RNG.integers(1, 3, ROWS),  # two classes of four are absent
+    "sparse": RNG.random((ROWS, CLASSES)) < 0.2,  # rows without a label
 }
 
 METRICS = sorted({function.__name__ for function in anyloss.METRICS.values()})
@@ -107,6 +109,22 @@ def cases():
                 yield f"{name}-{kind}-{average}", kind, "f1", given | {"average": average}
         task = {"task": "multilabel", "per_sample": True, "average": "micro"}
         yield f"{name}-maps", "maps", "jaccard", given | task
+    for kind in ("binary", "multilabel", "multiclass"):
+        for each in (Uniform(), Amplified(10.0), Hard()):
+            yield f"squared-{kind}-{each}", kind, "f1", {"step": each, "squared": True}
+    yield "squared-maps", "class maps", "jaccard", {"squared": True, "per_sample": True}
+    for each in STEPS:
+        softmax = {"step": each, "activation": "softmax"}
+        yield f"softmax-{each}", "multilabel", "f1", softmax
+    yield "softmax-squared", "multilabel", "f1", {"squared": True, "activation": "softmax"}
+    for each in (Uniform(), Amplified(10.0), Hard()):
+        yield f"sigmoid-{each}", "multiclass", "f1", {"step": each, "activation": "sigmoid"}
+    for zero_division in ("auto", "skip", 0, 1):
+        samples = {"average": "samples", "zero_division": zero_division}
+        yield f"samples-{zero_division}", "sparse", "f1", samples | {"task": "multilabel"}
+    yield "samples-maps", "maps", "jaccard", {"average": "samples", "task": "multilabel"}
+    yield "samples-chosen", "multilabel", "f1", {"average": "samples", "classes": [0, 3]}
+    yield "samples-weights", "multilabel", "f1", {"average": "samples", "weight": WEIGHT}
     yield "chosen-none", "multilabel", "f1", {"classes": [3, 1], "average": None}
     yield "chosen-none-classes", "multiclass", "f1", {"classes": [3, 1], "average": None}
     yield "weighed-column", "binary", "f1", {"class_weights": [1, 3], "average": "macro"}
@@ -147,7 +165,8 @@ def in_keras(z, y, metric, arguments):
     given = dict(arguments)
     weight = given.pop("weight", None)
     given.setdefault("class_axis", 1)  # Keras has the classes last
-    given.setdefault("reduction", "mean" if given.get("per_sample") else "none")
+    of_samples = given.get("per_sample") or given.get("average") == "samples"
+    given.setdefault("reduction", "mean" if of_samples else "none")
     criterion = AnyLoss(metric, dtype=str(z.dtype), **{"from_logits": True} | given)
 
     def loss(logits):

@@ -22,14 +22,16 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from anyloss._core.backend import Backend
-from anyloss._core.counts import Counts, count, cross_entropy_sums
-from anyloss._core.documents import inherits_sections
+from anyloss._core.choices import Activation, PerSample, Task
+from anyloss._core.counts import Counts, count, cross_entropy_sums, shaped_counts
+from anyloss._core.documents import documented, inherits_sections
 from anyloss._core.options import FunctionSettings, Settings, make_settings, shows_options_of
 from anyloss._core.scoring import averaged, check_finite, score_parts, whole_loss, whole_score
 from anyloss._core.shapes import Samples, arrange, check_values, layout
 from anyloss.metrics import Metric, MetricSpec
+from anyloss.steps import Step
 
-__all__ = ["any_loss", "score", "soft_score"]
+__all__ = ["any_loss", "score", "soft_counts", "soft_score"]
 
 AxisName = str | tuple[str, ...]
 
@@ -50,6 +52,8 @@ def _backend(dtype: type) -> Backend:
         tiny=float(np.finfo(dtype).tiny),
     )
 
+
+jax.tree_util.register_dataclass(Counts, ["tp", "fn", "fp", "tn"], [])  # `jit` may return them
 
 BACKENDS = {np.dtype(dtype): _backend(dtype) for dtype in (np.float32, np.float64)}
 
@@ -164,6 +168,55 @@ def score(
     """
     settings = make_settings(metric, **options)
     return _mean(*_samples(logits, labels, weight, settings), axis_name, settings, "score")
+
+
+@documented
+def soft_counts(
+    logits: ArrayLike, labels: ArrayLike, weight: ArrayLike | None = None, *,
+    step: Step | None = None, threshold: float | None = None, from_logits: bool = True,
+    activation: Activation = "auto", squared: bool = False, task: Task = "auto",
+    class_axis: int | None = None, per_sample: PerSample = False, soft_labels: bool = False,
+    ignore_index: int | None = None, validate: bool = True,
+) -> Counts:  # fmt: skip
+    """The soft counts of a batch, with gradients, for metrics and losses of one's own.
+
+    With the soft decisions `a = step(p)`, labels `y` and weights `w` they are `tp = sum(w y a)`,
+    `fn = sum(w y (1 - a))`, `fp = sum(w (1 - y) a)` and `tn = sum(w (1 - y) (1 - a))`. For samples
+    that are split over devices, sum them with `jax.lax.psum`.
+
+    Args:
+        logits (array): the scores: logits, or probabilities with `from_logits=False`.
+        labels (array): the labels.
+
+    Shape:
+        - logits, labels, weight: as in `any_loss`.
+        - Counts: scalars for a binary task, else `(C,)`; with `per_sample=True` `(n,)` or `(n, C)`.
+
+    Returns:
+        Counts: the four counts, a pytree.
+
+    Raises:
+        TypeError: if an argument has the wrong type.
+        ValueError: if an option has an invalid value, the shapes do not match or have two readings,
+            or the values are out of range (with `validate=True`).
+
+    Examples:
+        >>> logits, labels = jnp.array([2.0, -1.0, 0.5, -2.0]), jnp.array([1, 0, 1, 0])
+        >>> def loss(logits):
+        ...     tp, fn, fp, tn = soft_counts(logits, labels)
+        ...     return 1 - (tp + 1) / (tp + 0.7 * fn + 0.3 * fp + 1)
+        >>> print(round(loss(logits).item(), 4), jax.grad(loss)(logits).shape)
+        0.1564 (4,)
+    """
+    settings = make_settings(
+        step=step, threshold=threshold, from_logits=from_logits, activation=activation,
+        squared=squared, task=task, class_axis=class_axis, per_sample=per_sample,
+        soft_labels=soft_labels, ignore_index=ignore_index, validate=validate,
+    )  # fmt: skip
+    samples, _ = _samples(logits, labels, weight, settings)
+    backend = BACKENDS[samples.scores.dtype]
+    found = count(samples, settings.steps[0], settings.options, backend)
+    return shaped_counts(found, samples.layout)
 
 
 def _mean(

@@ -226,7 +226,7 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 continue
             if not isinstance(value, Integral) or value < low:
                 raise ValueError(f"{name} must be an integer of at least {low}; got {value!r}")
-        known = [x for x in AVERAGES if x not in (None, "none")]
+        known = [x for x in AVERAGES if x not in (None, "none", "samples")]
         if self.average not in known:
             raise ValueError(f"average must be one of {known}; got {self.average!r}")
         sizes = self.hidden_layer_sizes

@@ -8,6 +8,7 @@ from sklearn.metrics import f1_score, jaccard_score, recall_score
 
 import anyloss
 from anyloss import score
+from anyloss.steps import Hard
 
 RNG = np.random.default_rng(3)
 SCORES = RNG.dirichlet(np.ones(5), 60)
@@ -95,6 +96,25 @@ def test_scores_of_single_samples_are_scikit_learns():
     assert found == pytest.approx(weight @ each, abs=1e-12)
     found = score(masks, scores, average=None, reduction="none", task="multilabel", **given)
     assert found == pytest.approx(np.reshape(each, (6, 1)), abs=1e-12)
+
+
+@pytest.mark.parametrize("metric", REFERENCES)
+@pytest.mark.parametrize("rare", [False, True])
+def test_the_mean_over_rows_is_scikit_learns_average_of_samples(metric, rare):
+    labels = LABELS * (RNG.random(LABELS.shape) < 0.3) if rare else LABELS
+    decisions = SCORES > 0.3
+    given = {"average": "samples", "zero_division": 0}
+    expected = REFERENCES[metric](labels, decisions, **given)
+    found = score(labels, SCORES, metric, Hard(0.3), average="samples")
+    assert found == pytest.approx(expected, abs=1e-12)
+    same = score(
+        labels[..., None], SCORES[..., None], metric, Hard(0.3), average="micro",
+        per_sample=True, zero_division=0, task="multilabel",
+    )  # fmt: skip
+    assert found == pytest.approx(same, abs=1e-12)
+    expected = REFERENCES[metric](labels, decisions, labels=[1, 4], **given)
+    found = score(labels, SCORES, metric, Hard(0.3), average="samples", classes=[1, 4])
+    assert found == pytest.approx(expected, abs=1e-12)
 
 
 def test_the_gradient_is_that_of_finite_differences():

@@ -66,6 +66,8 @@ CASES = {
     "logarithm of a column": ("column", {"form": "log", "weight": True}),
     "masks, sum": ("masks", {"per_sample": True, "reduction": "sum", "weight": True}),
     "masks, sum of logarithms": ("masks", {"per_sample": True, "reduction": "sum", "form": "log"}),
+    "mean over rows": ("labels", {"average": "samples", "weight": True}),
+    "squared softmax": ("labels", {"squared": True, "activation": "softmax"}),
     "auroc": ("labels", {"loss": AUROCLoss}),
     "average precision": ("column", {"loss": AveragePrecisionLoss, "weight": True}),
 }

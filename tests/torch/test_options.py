@@ -6,7 +6,9 @@ from unittest import mock
 import pytest
 import torch
 
-from anyloss.torch import AnyLoss, ScoreMeter, accumulate, any_loss
+import anyloss
+from anyloss.steps import Uniform
+from anyloss.torch import AnyLoss, ScoreMeter, accumulate, any_loss, soft_counts
 from anyloss.torch.batch import Batch
 
 GENERATOR = torch.Generator().manual_seed(5)
@@ -37,6 +39,8 @@ MONAI = [  # options of MONAI's DiceLoss, ours, and the factor between a sum and
         {"include_background": False, "class_weights": [1.0, 2.0]},
         1.5,
     ),
+    ({"squared_pred": True}, {"squared": True}, 1.0),
+    ({"squared_pred": True, "jaccard": True}, {"squared": True}, 1.0),
     ({"reduction": "sum"}, {"reduction": "sum"}, 3.0),  # over the classes as well
     ({"jaccard": True, "weight": WEIGHTS}, {"class_weights": WEIGHTS}, sum(WEIGHTS) / 3),
 ]
@@ -51,7 +55,9 @@ def test_dice_with_options_is_that_of_monai(theirs, ours, factor, batch):
     reference = losses.DiceLoss(softmax=True, to_onehot_y=True, batch=batch, **EXACT, **theirs)
     metric = "jaccard" if theirs.get("jaccard") else "f1"
     found = value_and_gradient(AnyLoss(metric, per_sample=not batch, **ours), CLASSES)
-    assert_equal(found, value_and_gradient(reference, CLASSES[:, None]), factor)
+    expected = value_and_gradient(reference, CLASSES[:, None])
+    tolerance = 3e-8 if "squared" in ours else 1e-9  # norms of float32 labels, squared
+    assert_equal(found, expected, factor, tolerance)
 
 
 def test_one_loss_per_sample_and_class_is_that_of_monai():
@@ -106,6 +112,8 @@ OPTIONS = [
     {"form": "log", "per_sample": True, "zero_division": 1},
     {"per_sample": True, "reduction": "sum", "class_weights": "inverse"},
     {"per_sample": True, "reduction": "sum", "form": "log"},
+    {"squared": True, "per_sample": True},
+    {"squared": True, "class_weights": "inverse", "form": "log"},
     {"per_sample": True, "reduction": "none"},
     {"per_sample": True, "reduction": "none", "average": None, "classes": [2, 1]},
 ]
@@ -164,6 +172,82 @@ def test_a_score_of_zero_has_the_loss_of_the_bound_and_a_gradient(closed, averag
     assert value.item() == pytest.approx(-math.log(1e-7) * share, abs=1e-9)
     p = 1 / (1 + math.exp(40))
     assert z.grad[0].item() == pytest.approx(-share * p / 1e-7, rel=1e-6)
+
+
+def test_a_softmax_over_labels_is_that_of_monai():
+    losses = pytest.importorskip("monai.losses")
+    reference = losses.DiceLoss(softmax=True, **EXACT)
+    given = {"task": "multilabel", "per_sample": True}
+    found = value_and_gradient(AnyLoss("f1", activation="softmax", **given), LABELS)
+    assert_equal(found, value_and_gradient(reference, LABELS))
+
+
+def test_a_sigmoid_over_classes_is_that_of_monai():
+    losses = pytest.importorskip("monai.losses")
+    reference = losses.DiceLoss(sigmoid=True, to_onehot_y=True, batch=True, **EXACT)
+    found = value_and_gradient(AnyLoss("f1", activation="sigmoid"), CLASSES)
+    assert_equal(found, value_and_gradient(reference, CLASSES[:, None]))
+    same = AnyLoss("f1", activation="softmax")(LOGITS, CLASSES)  # what the task has anyway
+    torch.testing.assert_close(same, AnyLoss("f1")(LOGITS, CLASSES))
+
+
+def test_squared_accuracy_is_one_minus_the_brier_score():
+    p, y = torch.sigmoid(LOGITS[:, 0]), LABELS[:, 0]
+    loss = any_loss(LOGITS[:, 0], y, "accuracy", squared=True, task="binary")
+    torch.testing.assert_close(loss, ((p - y) ** 2).mean())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"activation": "softmax", "from_logits": False}, "have no activation"),
+        ({"activation": "softmax", "cross_entropy": 0.1}, "has the activation of the task"),
+        ({"activation": "tanh"}, "one of 'auto', 'sigmoid', 'softmax'; got 'tanh'"),
+        ({"squared": True, "soft_labels": True}, "two ways to count"),
+        ({"average": "samples", "memory": 0.9}, "needs counts over the batch"),
+    ],
+)
+def test_options_that_exclude_each_other_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        AnyLoss("f1", **options)
+
+
+def test_options_that_do_not_fit_the_task_are_refused():
+    column, labels = LOGITS[:, 0, 0], LABELS[:, 0, 0]
+    with pytest.raises(ValueError, match="is over several classes or labels"):
+        any_loss(column, labels, task="binary", activation="softmax")
+    with pytest.raises(ValueError, match="needs task='multilabel'; got a multiclass task"):
+        any_loss(LOGITS, CLASSES, average="samples")
+    with pytest.raises(ValueError, match="keeps no samples; got average='samples'"):
+        ScoreMeter("f1", average="samples")
+
+
+COUNTED = [  # shape of the labels, options, shape of the counts
+    (LABELS[:, 0], {"task": "binary"}, ()),
+    (LABELS[:, 0], {"task": "binary", "per_sample": True}, (4,)),
+    (LABELS, {"task": "multilabel"}, (3,)),
+    (CLASSES, {"per_sample": True, "squared": True}, (4, 3)),
+]
+
+
+@pytest.mark.parametrize(("y", "options", "shape"), COUNTED)
+def test_soft_counts_are_those_of_numpy_and_of_the_loss(y, options, shape):
+    z = LOGITS[:, 0] if options.get("task") == "binary" else LOGITS
+    weight = torch.arange(4.0, dtype=torch.float64)
+    found = soft_counts(z, y, weight, **options)
+    expected = anyloss.counts(
+        y.numpy(), z.numpy(), Uniform(), from_logits=True, weight=weight.numpy(), **options
+    )
+    for mine, theirs in zip(found, expected, strict=True):
+        assert mine.shape == shape
+        torch.testing.assert_close(mine, torch.as_tensor(theirs, dtype=torch.float64))
+    x = z.clone().requires_grad_()
+    tp, fn, fp, _ = soft_counts(x, y, **options)
+    (gradient,) = torch.autograd.grad((1 - 2 * tp / (2 * tp + fp + fn)).mean(), x)
+    x = z.clone().requires_grad_()
+    average = "binary" if options.get("task") == "binary" else "macro"
+    (own,) = torch.autograd.grad(any_loss(x, y, average=average, **options), x)
+    torch.testing.assert_close(gradient, own, rtol=0, atol=1e-9)
 
 
 def test_metrics_below_zero_have_no_logarithm():

@@ -26,7 +26,8 @@ def zero_division(lay: Layout, hard: bool) -> ZeroDivision | str:
     if lay.zero_division != "auto":
         return lay.zero_division
     if not lay.exclusive:
-        return 1 if lay.per_sample else 0
+        # Of rows without a label, hard scores follow scikit-learn.
+        return 1 if lay.per_sample and not (hard and lay.average == "samples") else 0
     if hard and lay.counted is not None:
         return 0  # a class that is named counts, as with scikit-learn's `labels=`
     if hard:

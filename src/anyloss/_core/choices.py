@@ -13,6 +13,7 @@ PerSample = bool | Literal["weighted"]
 ClassWeights = Sequence[float] | Literal["inverse", "inverse_square"]
 Form = Literal["linear", "log"]
 Reduction = Literal["mean", "sum", "none"]
+Activation = Literal["auto", "sigmoid", "softmax"]
 
 KNOWN: dict[str, tuple[object, ...]] = {
     "task": ("auto", "binary", "multilabel", "multiclass"),
@@ -20,6 +21,7 @@ KNOWN: dict[str, tuple[object, ...]] = {
     "per_sample": (False, True, "weighted"),
     "form": ("linear", "log"),
     "reduction": ("mean", "sum", "none"),
+    "activation": ("auto", "sigmoid", "softmax"),
 }
 COMPUTED_WEIGHTS = ("inverse", "inverse_square")
 
@@ -29,6 +31,8 @@ class Options(NamedTuple):
 
     average: str | None = "auto"
     from_logits: bool = True
+    activation: Activation = "auto"
+    squared: bool = False
     per_sample: PerSample = False
     task: Task = "auto"
     class_axis: int | None = None
@@ -41,6 +45,11 @@ class Options(NamedTuple):
     soft_labels: bool = False
     ignore_index: int | None = None
     validate: bool = True
+
+    @property
+    def by_sample(self) -> bool:
+        """Whether each sample has a score of its own."""
+        return bool(self.per_sample) or self.average == "samples"
 
     @property
     def of_classes(self) -> list[str]:
@@ -63,7 +72,7 @@ def make_options(**given: Any) -> Options:
             raise ValueError(
                 f"{name} must be one of {', '.join(map(repr, known))}; got {value!r}{nan}"
             )
-    for name in ("from_logits", "soft_labels", "include_background", "validate"):
+    for name in ("from_logits", "squared", "soft_labels", "include_background", "validate"):
         if getattr(options, name) not in (True, False):
             raise TypeError(f"{name} must be True or False; got {getattr(options, name)!r}")
     for name in ("class_axis", "ignore_index"):
@@ -71,6 +80,7 @@ def make_options(**given: Any) -> Options:
         if value is not None and not _is_whole(value):
             raise TypeError(f"{name} must be a whole number or None; got {value!r}")
     _check_reduction(options)
+    _check_activation(options)
     return options._replace(
         average=None if options.average == "none" else options.average,
         classes=_read_classes(options),
@@ -84,12 +94,25 @@ def _is_whole(value: object) -> bool:
 
 def _check_reduction(options: Options) -> None:
     """Refuse a reduction over samples where there is none, or where it is the mean by its name."""
-    if options.reduction == "mean" or options.per_sample is True:
+    if options.reduction == "mean" or (options.by_sample and options.per_sample != "weighted"):
         return
     raise ValueError(
         f"reduction={options.reduction!r} is over samples that weigh alike and needs "
         f"per_sample=True; got per_sample={options.per_sample!r}"
     )
+
+
+def _check_activation(options: Options) -> None:
+    """Refuse an activation of probabilities, and squares of decisions that match soft labels."""
+    if options.activation != "auto" and not options.from_logits:
+        raise ValueError(
+            "probabilities (from_logits=False) have no activation; got "
+            f"activation={options.activation!r}. Leave it out, or pass logits and from_logits=True"
+        )
+    if options.squared and options.soft_labels:
+        raise ValueError(
+            "squared=True and soft_labels=True are two ways to count; got both. Leave out one"
+        )
 
 
 def listed(name: str, given: Any) -> list[Any]:
@@ -158,6 +181,11 @@ def resolve_average(
         if binary:
             return "binary"
         return "multiclass" if own_form and task == "multiclass" else "macro"
+    if average == "samples" and task != "multilabel":
+        raise ValueError(
+            "average='samples' scores each row over its labels and needs task='multilabel'; got a "
+            f"{task} task"
+        )
     if average == "binary" and not binary:
         raise ValueError(
             f"average='binary' needs a single column or two classes; got {classes} columns "

@@ -58,34 +58,44 @@ def check_soft_labels(soft_labels: bool, step: Step) -> None:
 
 
 def decisions(
-    scores: Array, step: Step, task: str, from_logits: bool, backend: Backend
-) -> tuple[Array, Array]:
+    scores: Array, step: Step, task: str, from_logits: bool, backend: Backend,
+    activation: str = "auto",
+) -> tuple[Array, Array]:  # fmt: skip
     """The soft decisions and their mirrors, for logits or probabilities."""
-    p, q = pair(scores, step, task, from_logits, backend)
+    p, q = pair(scores, step, task, from_logits, backend, activation)
     return (step.multiclass if task == "multiclass" else step.both)(p, q, backend)
 
 
 def pair(
-    scores: Array, step: Step, task: str, from_logits: bool, backend: Backend
-) -> tuple[Array, Array]:
+    scores: Array, step: Step, task: str, from_logits: bool, backend: Backend,
+    activation: str = "auto",
+) -> tuple[Array, Array]:  # fmt: skip
     """The arguments of a step: `(p, 1 - p)`, or `(z, -z)` for a step on the logit."""
-    if task == "multiclass":
-        return mirrored_softmax(scores, backend) if from_logits else (scores, 1 - scores)
-    if not step.on_logit:
-        return mirrored_sigmoid(scores, backend) if from_logits else (scores, 1 - scores)
+    softmax = activation == "softmax" or (activation == "auto" and task == "multiclass")
+    on_logit = step.on_logit and task != "multiclass"
+    if on_logit and from_logits and not softmax:
+        return scores, -scores
     if not from_logits:
-        p, q = (backend.where(x < backend.tiny, backend.tiny, x) for x in (scores, 1 - scores))
-        scores = backend.log(p) - backend.log(q)
-    return scores, -scores
+        p, q = scores, 1 - scores
+    else:
+        p, q = (mirrored_softmax if softmax else mirrored_sigmoid)(scores, backend)
+    if not on_logit:
+        return p, q
+    p, q = (backend.where(x < backend.tiny, backend.tiny, x) for x in (p, q))
+    z = backend.log(p) - backend.log(q)
+    return z, -z
 
 
 def count(given: Samples, step: Step, options: Options, backend: Backend) -> Counts:
     """The counts under a step, with axes `(samples, 1, classes)`."""
     check_step(step)
     check_soft_labels(options.soft_labels, step)
-    a, b = decisions(given.scores, step, given.layout.task, options.from_logits, backend)
+    lay = given.layout
+    a, b = decisions(given.scores, step, lay.task, options.from_logits, backend, lay.activation)
     if options.soft_labels:
         return _soft_label_counts(a, b, given.y, given.weight, backend)
+    if options.squared and not isinstance(step, Hard):
+        return _squared_counts(a, b, given.y, given.weight, backend)
     positive, negative = given.y, 1 - given.y
     if given.weight is not None:
         positive, negative = given.weight * positive, given.weight * negative
@@ -109,6 +119,13 @@ def _soft_label_counts(
         backend.where(above, a - y, 0.0),
         backend.where(above, b, n),
     )
+    return Counts(*(backend.sum(x if weight is None else weight * x, 1) for x in cells))
+
+
+def _squared_counts(a: Array, b: Array, y: Array, weight: Array | None, backend: Backend) -> Counts:
+    """Counts whose predicted positives are `sum(a^2)`, as in V-Net's Dice; `tp = sum(a y)`."""
+    n, both = 1 - y, a * b
+    cells = y * a, y * b, n * a * a - y * both, n * b * (1 + a) + y * both
     return Counts(*(backend.sum(x if weight is None else weight * x, 1) for x in cells))
 
 
@@ -161,6 +178,13 @@ def class_counts(counts: Counts, lay: Layout, backend: Backend) -> Counts:
     elif lay.task == "multiclass" and lay.average == "binary":
         counts = Counts(*(x[..., 1:] for x in counts))
     return counts
+
+
+def shaped_counts(counts: Counts, lay: Layout) -> Counts:
+    """The counts without the axes that do not apply: numbers, `(C,)`, `(n,)` or `(n, C)`."""
+    column = 0 if lay.task == "binary" else slice(None)
+    sample = slice(None) if lay.per_sample else 0
+    return Counts(*(x[sample, 0, column] for x in counts))
 
 
 def cross_entropy_sums(given: Samples, from_logits: bool, backend: Backend) -> tuple[Array, Array]:

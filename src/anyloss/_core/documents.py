@@ -30,10 +30,11 @@ OPTIONS = {
     "thresholds": """(sequence of float, optional): several thresholds. The score is the mean of
         the scores at each of them.""",
     "average": """(str or None): how several classes or labels are combined: `"macro"`, `"micro"`,
-        `"weighted"`, `"multiclass"` (the metric's own form for several classes), or None for one
-        score per class. `"auto"`, the default, is `"binary"` for one column and for two classes;
-        for several classes it is the metric's own form where there is one (accuracy, MCC, kappa,
-        balanced accuracy, G-mean, H-mean), else `"macro"`; for several labels it is `"macro"`.""",
+        `"weighted"`, `"samples"` (each row over its labels, then the mean over the rows),
+        `"multiclass"` (the metric's own form for several classes), or None for one score per
+        class. `"auto"`, the default, is `"binary"` for one column and for two classes; for several
+        classes it is the metric's own form where there is one (accuracy, MCC, kappa, balanced
+        accuracy, G-mean, H-mean), else `"macro"`; for several labels it is `"macro"`.""",
     "smooth": """(float): a number that is added to each soft count; hard scores ignore it.
         Default: 0.""",
     "cross_entropy": """(float): the factor of the mean cross-entropy that is added to the loss. A
@@ -41,6 +42,12 @@ OPTIONS = {
         Default: 0.""",
     "from_logits": """(bool): whether the scores are logits (True) or probabilities (False).
         Default: {from_logits}.""",
+    "activation": """(str): what makes probabilities of logits: `"sigmoid"`, or `"softmax"` over the
+        classes. `"auto"`, the default, is the softmax for `task="multiclass"`, else the sigmoid.
+        Probabilities (`from_logits=False`) have none.""",
+    "squared": """(bool): whether the predicted positives are sums of squared soft decisions, as in
+        V-Net's Dice, `2 sum(a y) / (sum(a^2) + sum(y))`. Hard decisions are their own squares, so
+        that hard scores do not change. Default: False.""",
     "task": """(str): `"binary"` (every number is a decision of its own: a column, masks, tokens),
         `"multilabel"` (one label per entry of the class axis) or `"multiclass"` (class indices
         without the class axis, or one-hot labels). `"auto"`, the default, follows from the shapes

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from anyloss._core.backend import NUMPY, Array, softmax_back
+from anyloss._core.backend import NUMPY, Array, mirrored_softmax, softmax_back
 from anyloss._core.choices import (
+    Activation,
     ClassWeights,
     Options,
     PerSample,
@@ -17,11 +18,11 @@ from anyloss._core.choices import (
     ZeroDivision,
     make_options,
 )
-from anyloss._core.counts import Counts, count, pair
+from anyloss._core.counts import Counts, count, decisions, pair, shaped_counts
 from anyloss._core.documents import documented
 from anyloss._core.gradient import class_derivatives
 from anyloss._core.scoring import check_average, check_finite, check_number, score_counts
-from anyloss._core.shapes import Samples, as_scores, prepare
+from anyloss._core.shapes import Layout, Samples, as_scores, prepare
 from anyloss.metrics import Metric, MetricSpec
 from anyloss.metrics import metric as find_metric
 from anyloss.steps import DEFAULT, Hard, Step
@@ -30,9 +31,9 @@ from anyloss.steps import DEFAULT, Hard, Step
 @documented
 def counts(
     y_true: Array, y_score: Array, step: Step = Hard(), *,
-    from_logits: bool = False, weight: Array | None = None, task: Task = "auto",
-    class_axis: int | None = None, per_sample: PerSample = False, soft_labels: bool = False,
-    ignore_index: int | None = None,
+    from_logits: bool = False, activation: Activation = "auto", squared: bool = False,
+    weight: Array | None = None, task: Task = "auto", class_axis: int | None = None,
+    per_sample: PerSample = False, soft_labels: bool = False, ignore_index: int | None = None,
 ) -> Counts:  # fmt: skip
     """Count true positives, false negatives, false positives and true negatives.
 
@@ -49,8 +50,8 @@ def counts(
     Shape:
         - `y_true` and `y_score`: `(n,)` or `(n, 1, ...)` for a binary task, `(n, C, ...)` for
           several labels; `(n, C, ...)` scores and `(n, ...)` class indices for several classes.
-        - Counts: floats for a binary task, else arrays `(C,)`; with `per_sample=True` arrays
-          `(n, C)`, where a binary task has one column.
+        - Counts: floats for a binary task, else arrays `(C,)`; with `per_sample=True` arrays `(n,)`
+          or `(n, C)`.
 
     Returns:
         Counts: the four counts.
@@ -68,20 +69,19 @@ def counts(
         Counts(tp=1.25, fn=0.75, fp=0.75, tn=1.25)
     """
     options = make_options(
-        from_logits=from_logits, per_sample=per_sample, task=task, class_axis=class_axis,
-        soft_labels=soft_labels, ignore_index=ignore_index,
+        from_logits=from_logits, activation=activation, squared=squared, per_sample=per_sample,
+        task=task, class_axis=class_axis, soft_labels=soft_labels, ignore_index=ignore_index,
     )  # fmt: skip
     found = prepare(y_true, y_score, options, weight=weight)
-    cells = count(found, step, options, NUMPY)
-    if found.layout.task == "binary" and not per_sample:
-        return Counts(*(float(x[0, 0, 0]) for x in cells))
-    return Counts(*(x[:, 0, :] if per_sample else x[0, 0, :] for x in cells))
+    cells = shaped_counts(count(found, step, options, NUMPY), found.layout)
+    return cells if np.ndim(cells.tp) else Counts(*map(float, cells))
 
 
 @documented
 def score(
     y_true: Array, y_score: Array, metric: MetricSpec | Metric = "f1", step: Step = Hard(), *,
     average: str | None = "auto", smooth: float = 0.0, from_logits: bool = False,
+    activation: Activation = "auto", squared: bool = False,
     weight: Array | None = None, task: Task = "auto", class_axis: int | None = None,
     classes: Sequence[int] | None = None, include_background: bool = True,
     class_weights: ClassWeights | None = None, per_sample: PerSample = False,
@@ -121,6 +121,7 @@ def score(
     hard = isinstance(step, Hard)
     chosen, found, options = _read(
         y_true, y_score, metric, smooth, weight, average=average, from_logits=from_logits,
+        activation=activation, squared=squared,
         per_sample=per_sample, task=task, class_axis=class_axis, classes=classes,
         include_background=include_background, class_weights=class_weights,
         zero_division=zero_division, reduction=reduction, soft_labels=soft_labels,
@@ -139,6 +140,7 @@ def score(
 def gradient(
     y_true: Array, y_score: Array, metric: MetricSpec | Metric = "f1", step: Step = DEFAULT, *,
     average: str | None = "auto", smooth: float = 0.0, from_logits: bool = False,
+    activation: Activation = "auto", squared: bool = False,
     weight: Array | None = None, task: Task = "auto", class_axis: int | None = None,
     classes: Sequence[int] | None = None, include_background: bool = True,
     class_weights: ClassWeights | None = None, per_sample: PerSample = False,
@@ -174,6 +176,7 @@ def gradient(
     """
     chosen, found, options = _read(
         y_true, y_score, metric, smooth, weight, average=average, from_logits=from_logits,
+        activation=activation, squared=squared,
         per_sample=per_sample, task=task, class_axis=class_axis, classes=classes,
         include_background=include_background, class_weights=class_weights,
         zero_division=zero_division, reduction=reduction, soft_labels=soft_labels,
@@ -184,14 +187,17 @@ def gradient(
     score, d_positive, d_negative = class_derivatives(
         cells, chosen, lay, smooth, found.sample_weight
     )
+    if soft_labels or squared:
+        a, _ = decisions(found.scores, step, lay.task, from_logits, NUMPY, lay.activation)
     if soft_labels:  # a larger decision adds to `tp` below the label and to `fp` above it
-        a, _ = pair(found.scores, step, lay.task, from_logits, NUMPY)
         g = (a < y) * d_positive + (a > y) * d_negative
+    elif squared:
+        g = y * (d_positive - d_negative) + 2 * a * d_negative
     else:
         g = y * d_positive + (1 - y) * d_negative
     if found.weight is not None:
         g = g * found.weight
-    g = _back(g, found.scores, step, lay.task, from_logits)
+    g = _back(g, found.scores, step, lay, from_logits)
     return (float(score) if score.ndim == 0 else score), as_scores(g, np.shape(y_score), lay)
 
 
@@ -208,14 +214,20 @@ def _read(
     return chosen, found, options
 
 
-def _back(g: Array, scores: Array, step: Step, task: str, from_logits: bool) -> Array:
+def _back(g: Array, scores: Array, step: Step, lay: Layout, from_logits: bool) -> Array:
     """The gradient with respect to the scores, from that with respect to the decisions."""
-    p, q = pair(scores, step, task, from_logits, NUMPY)
-    if task == "multiclass":
+    softmax = from_logits and lay.has_softmax
+    p, q = pair(scores, step, lay.task, from_logits, NUMPY, lay.activation)
+    if lay.task == "multiclass":
         g = step.multiclass_back(g, p, q, NUMPY)
-        return softmax_back(g, p, NUMPY) if from_logits else g
-    g = g * step.density(p, q, NUMPY)
-    if step.on_logit and not from_logits:  # the logit of a probability, see `pair`
-        inside = [np.where(x < NUMPY.tiny, np.inf, x) for x in (scores, 1 - scores)]
-        return g / inside[0] + g / inside[1]
-    return g * p * q if from_logits and not step.on_logit else g
+    else:
+        g = g * step.density(p, q, NUMPY)
+        if step.on_logit and from_logits and not softmax:
+            return g
+        if step.on_logit:  # the logit of a probability, see `pair`
+            p, q = mirrored_softmax(scores, NUMPY) if softmax else (scores, 1 - scores)
+            inside = [np.where(x < NUMPY.tiny, np.inf, x) for x in (p, q)]
+            g = g / inside[0] + g / inside[1]
+    if softmax:
+        return softmax_back(g, p, NUMPY)
+    return g * p * q if from_logits else g

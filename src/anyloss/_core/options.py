@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypedDict, TypeVar
 
 from anyloss._core.choices import (
+    Activation,
     ClassWeights,
     Form,
     Options,
@@ -37,6 +38,8 @@ class SharedSettings(TypedDict, total=False):
     smooth: float
     cross_entropy: float
     from_logits: bool
+    activation: Activation
+    squared: bool
     task: Task
     class_axis: int | None
     classes: Sequence[int] | None
@@ -112,6 +115,8 @@ def make_settings(
     smooth: float = 0.0,
     cross_entropy: float = 0.0,
     from_logits: bool = True,
+    activation: Activation = "auto",
+    squared: bool = False,
     task: Task = "auto",
     class_axis: int | None = None,
     classes: Sequence[int] | None = None,
@@ -144,8 +149,14 @@ def make_settings(
             "cross_entropy is a mean and is added to the mean of the losses; got "
             f"reduction={reduction!r}. Use reduction='mean', or cross_entropy=0"
         )
+    if cross_entropy and activation != "auto":
+        raise ValueError(
+            "cross_entropy has the activation of the task; got "
+            f"activation={activation!r}. Use activation='auto', or cross_entropy=0"
+        )
     options = make_options(
-        average=average, from_logits=from_logits, per_sample=per_sample, task=task,
+        average=average, from_logits=from_logits, activation=activation, squared=squared,
+        per_sample=per_sample, task=task,
         class_axis=class_axis, classes=classes, include_background=include_background,
         class_weights=class_weights, zero_division=zero_division, form=form,
         reduction=reduction, soft_labels=soft_labels, ignore_index=ignore_index,
@@ -185,8 +196,12 @@ def check_names(metric: MetricSpec | Metric, given: Iterable[str]) -> None:
             raise TypeError(f"unknown argument {name!r}; {hint}")
 
 
-def check_merged(name: str, given: Mapping[str, object]) -> None:
+def check_merged(name: str, given: Mapping[str, object], average: str | None) -> None:
     """Refuse the options that a score of merged counts does not have."""
+    if average == "samples":
+        raise ValueError(
+            f"{name} merges the counts of batches and keeps no samples; got average='samples'"
+        )
     for option in ("thresholds", "per_sample"):
         if option in given:
             raise ValueError(

@@ -19,7 +19,7 @@ from anyloss._core.metric import RECALL_MEANS, SUMMED_FORMS, Metric
 from anyloss._core.shapes import Layout
 from anyloss.metrics import metric as find_metric
 
-AVERAGES = ("auto", "binary", "macro", "micro", "weighted", "multiclass", "none", None)
+AVERAGES = ("auto", "binary", "macro", "micro", "weighted", "samples", "multiclass", "none", None)
 RECALL = find_metric("recall")
 LEAST = 1e-7  # the smallest score whose logarithm is taken
 
@@ -88,7 +88,7 @@ def averaged(
     counts = class_counts(counts, lay, backend)
     factor, one = class_factor(counts, lay, backend), 1.0
     form = "linear" if hard else lay.form
-    if lay.average == "micro":
+    if lay.average in ("micro", "samples"):
         counts, one = Counts(*(backend.sum(x * factor, -1) for x in counts)), factor
     cells = _cells(counts, chosen, smooth, backend, one if derivatives else None)
     kept = counts.tp * 0.0 + 1.0
@@ -103,7 +103,7 @@ def averaged(
     )
     if left_out is not None:
         kept = backend.where(left_out, 0.0, kept)
-    if lay.average in ("binary", "micro"):
+    if lay.average in ("binary", "micro", "samples"):
         return Scored(in_form(scores, form), kept)
     kept = kept * factor
     if lay.average is None:

@@ -17,6 +17,7 @@ import numpy as np
 
 from anyloss._core.backend import NUMPY, Array, Backend
 from anyloss._core.choices import (
+    Activation,
     Form,
     Options,
     PerSample,
@@ -41,6 +42,14 @@ class Layout(NamedTuple):
     class_weights: tuple[float, ...] | str | None = None  # of the classes that count
     form: Form = "linear"  # of the loss
     reduction: Reduction = "mean"  # over the samples
+    activation: Activation = "auto"  # "auto" also for what the task has anyway
+
+    @property
+    def has_softmax(self) -> bool:
+        """Whether logits become probabilities by the softmax over the classes."""
+        return self.activation == "softmax" or (
+            self.activation == "auto" and self.task == "multiclass"
+        )
 
     @property
     def exclusive(self) -> bool:
@@ -109,7 +118,8 @@ task='multiclass'
             "ignore_index is a class index, and one-hot labels have none; got "
             f"ignore_index={options.ignore_index!r}. Use weights of 0 to leave samples out"
         )
-    if options.per_sample and len(shape) < (2 if options.task == "binary" else 3):
+    needed = 2 if options.task == "binary" or options.average == "samples" else 3
+    if options.per_sample and len(shape) < needed:
         raise ValueError(
             "per_sample counts within each sample and needs scores of shape (n, C, ...), such as "
             f"(n, 1, height, width), or (n, ...) with task='binary'; got {shape}"
@@ -117,10 +127,22 @@ task='multiclass'
     by_class = bool(options.of_classes)
     average = resolve_average(options.average, task, classes, own_form, by_class)
     counted = counted_classes(options, average, 2 if task == "binary" else classes)
+    per_sample = options.per_sample or average == "samples"
     return Layout(
-        task, average, classes, index_target, axis, options.per_sample, options.zero_division,
-        counted, options.class_weights, options.form, options.reduction,
+        task, average, classes, index_target, axis, per_sample, options.zero_division, counted,
+        options.class_weights, options.form, options.reduction, _activation(options, task, classes),
     )  # fmt: skip
+
+
+def _activation(options: Options, task: str, classes: int) -> Activation:
+    """The activation of the logits; `"auto"` if it is that of the task."""
+    if options.activation == "softmax" and classes == 1:
+        raise ValueError(
+            "activation='softmax' is over several classes or labels; got a single column. Leave it "
+            "out for a sigmoid"
+        )
+    own = "softmax" if task == "multiclass" else "sigmoid"
+    return "auto" if options.activation == own else options.activation
 
 
 def _class_axis(shape: tuple[int, ...], options: Options) -> int:

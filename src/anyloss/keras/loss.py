@@ -12,7 +12,7 @@ from keras import ops
 from keras.src.backend import get_keras_mask  # there is no public function for it on JAX
 
 from anyloss._core.backend import Array
-from anyloss._core.choices import ClassWeights, Form, PerSample, Task, ZeroDivision
+from anyloss._core.choices import Activation, ClassWeights, Form, PerSample, Task, ZeroDivision
 from anyloss._core.counts import Counts, count, cross_entropy_sums
 from anyloss._core.documents import documented
 from anyloss._core.scoring import check_finite, loss_of_counts
@@ -99,7 +99,8 @@ class AnyLoss(Configured, keras.losses.Loss):  # type: ignore[misc]
         step: Step | None = None, threshold: float | None = None,
         thresholds: Sequence[float] | None = None,
         average: str | None = "auto", smooth: float = 0.0, cross_entropy: float = 0.0,
-        from_logits: bool = False, task: Task = "auto", class_axis: int | None = -1,
+        from_logits: bool = False, activation: Activation = "auto", squared: bool = False,
+        task: Task = "auto", class_axis: int | None = -1,
         classes: Sequence[int] | None = None, include_background: bool = True,
         class_weights: ClassWeights | None = None, per_sample: PerSample = False,
         zero_division: ZeroDivision = "auto", form: Form = "linear",
@@ -130,13 +131,14 @@ class AnyLoss(Configured, keras.losses.Loss):  # type: ignore[misc]
         arguments = {
             "step": step, "threshold": threshold, "thresholds": thresholds, "average": average,
             "smooth": smooth, "cross_entropy": cross_entropy, "from_logits": from_logits,
+            "activation": activation, "squared": squared,
             "task": task, "class_axis": class_axis, "classes": classes,
             "include_background": include_background, "class_weights": class_weights,
             "per_sample": per_sample, "zero_division": zero_division, "form": form,
             "soft_labels": soft_labels,
             "ignore_index": ignore_index, "validate": validate,
         }  # fmt: skip
-        if per_sample:
+        if per_sample or average == "samples":
             words: dict[str | None, str] = {"sum": "sum", "none": "none", None: "none"}
             scaled["reduction"] = words.get(reduction, "mean")
         self.configure("f1" if metric is None else metric, params, arguments, **scaled)
@@ -202,10 +204,11 @@ class AnyLoss(Configured, keras.losses.Loss):  # type: ignore[misc]
             class. 1e-7 is added to each count, so that a ratio of them is finite.
         """
         steps, smooth, options = self.settings.steps, self.settings.smooth, self.settings.options
-        if len(steps) > 1 or options.per_sample:
+        if len(steps) > 1 or options.by_sample:
             raise ValueError(
                 "compute_confusion_matrix takes no thresholds= and no per_sample=; got "
-                f"{len(steps)} thresholds and per_sample={options.per_sample!r}"
+                f"{len(steps)} thresholds, per_sample={options.per_sample!r} and "
+                f"average={options.average!r}"
             )
         samples, _ = make_samples(y_true, y_pred, _weights.get(), self.settings)
         found = count(samples, steps[0], options, BACKENDS[dtype_of(samples.scores)])

@@ -9,7 +9,7 @@ import keras
 from keras import ops
 
 from anyloss._core.backend import Array
-from anyloss._core.choices import ClassWeights, Task, ZeroDivision
+from anyloss._core.choices import Activation, ClassWeights, Task, ZeroDivision
 from anyloss._core.counts import Counts, count
 from anyloss._core.documents import documented
 from anyloss._core.options import check_merged
@@ -57,16 +57,16 @@ class Score(Configured, keras.metrics.Metric):  # type: ignore[misc]
     def __init__(
         self, metric: MetricSpec | Metric = "f1", *, step: Step | None = None,
         threshold: float | None = None, average: str | None = "auto", from_logits: bool = False,
-        task: Task = "auto", class_axis: int | None = -1, classes: Sequence[int] | None = None,
-        include_background: bool = True, class_weights: ClassWeights | None = None,
-        zero_division: ZeroDivision = "auto",
+        activation: Activation = "auto", task: Task = "auto", class_axis: int | None = -1,
+        classes: Sequence[int] | None = None, include_background: bool = True,
+        class_weights: ClassWeights | None = None, zero_division: ZeroDivision = "auto",
         ignore_index: int | None = None, validate: bool = True, name: str | None = None,
         dtype: Any = None, **params: float,
     ) -> None:  # fmt: skip
-        check_merged("Score", params)
+        check_merged("Score", params, average)
         arguments = {
             "step": step, "threshold": threshold, "average": average, "from_logits": from_logits,
-            "task": task, "class_axis": class_axis, "classes": classes,
+            "activation": activation, "task": task, "class_axis": class_axis, "classes": classes,
             "include_background": include_background, "class_weights": class_weights,
             "zero_division": zero_division,
             "ignore_index": ignore_index, "validate": validate,

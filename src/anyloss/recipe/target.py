@@ -99,10 +99,11 @@ def new_target(
     chosen = find_metric(metric)
     check_average(chosen, average)
     average = resolve_average(average, task, y.shape[1], chosen.has_own_form)
-    if average is None:
+    if average in (None, "samples"):
         raise ValueError(
-            "average=None gives one score per class, but training needs one number; use 'macro', "
-            "'micro' or 'weighted'"
+            "training needs one number of all rows, and average=None gives one per class, "
+            f"average='samples' one per row; got average={average!r}. Use 'macro', 'micro' or "
+            "'weighted'"
         )
     weight = np.ones(len(y)) if weight is None else np.asarray(weight, dtype=float)
     return Target(y, weight, chosen, Layout(task, average, y.shape[1]))

@@ -10,6 +10,7 @@ except ModuleNotFoundError as error:
     ) from error
 
 from anyloss.torch.accumulation import accumulate
+from anyloss.torch.counting import soft_counts
 from anyloss.torch.loss import AnyLoss, any_loss
 from anyloss.torch.meter import ScoreMeter
 from anyloss.torch.named import (
@@ -45,6 +46,7 @@ __all__ = [
     "accumulate",
     "any_loss",
     "refine",
+    "soft_counts",
 ]
 
 

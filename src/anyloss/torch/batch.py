@@ -70,8 +70,9 @@ class Batch(NamedTuple):
         """Whether the gradient is computed in closed form, without a graph.
 
         Compilers, `torch.func`, labels or weights that need gradients, one score per class unless
-        the task is multilabel with all labels, one loss per sample, other steps for several
-        classes, and devices without double precision take the plain path instead.
+        the task is multilabel with all labels, one loss per sample, squared decisions, another
+        activation than that of the task, other steps for several classes, and devices without
+        double precision take the plain path instead.
         """
         lay, w = self.layout, self.weight
         plain = self.target.requires_grad or (w is not None and w.requires_grad)
@@ -79,7 +80,7 @@ class Batch(NamedTuple):
             return False
         if lay.average is None and (lay.task != "multilabel" or lay.counted is not None):
             return False
-        if lay.reduction == "none":
+        if lay.reduction == "none" or lay.activation != "auto" or self.options.squared:
             return False
         amplified = type(step) is Amplified and step.threshold == 0.5
         return lay.task != "multiclass" or step.is_identity or amplified

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from anyloss._core.absent import zero_division
 from anyloss._core.backend import NUMPY, Array
 from anyloss._core.choices import (
+    Activation,
     ClassWeights,
     Form,
     PerSample,
@@ -181,8 +182,9 @@ class AnyLoss(nn.Module):
         step: Step | None = None, threshold: float | None = None,
         thresholds: Sequence[float] | None = None, average: str | None = "auto",
         smooth: float = 0.0, cross_entropy: float = 0.0, from_logits: bool = True,
-        task: Task = "auto", class_axis: int | None = None,
-        classes: Sequence[int] | None = None, include_background: bool = True,
+        activation: Activation = "auto", squared: bool = False, task: Task = "auto",
+        class_axis: int | None = None, classes: Sequence[int] | None = None,
+        include_background: bool = True,
         class_weights: ClassWeights | None = None, per_sample: PerSample = False,
         zero_division: ZeroDivision = "auto", form: Form = "linear",
         reduction: Reduction = "mean", soft_labels: bool = False,
@@ -193,17 +195,19 @@ class AnyLoss(nn.Module):
         super().__init__()
         self.settings = make_settings(
             metric, step=step, threshold=threshold, thresholds=thresholds, average=average,
-            smooth=smooth, cross_entropy=cross_entropy, from_logits=from_logits, task=task,
+            smooth=smooth, cross_entropy=cross_entropy, from_logits=from_logits,
+            activation=activation, squared=squared, task=task,
             class_axis=class_axis, classes=classes, include_background=include_background,
             class_weights=class_weights, per_sample=per_sample, zero_division=zero_division,
             form=form, reduction=reduction, soft_labels=soft_labels, ignore_index=ignore_index,
             validate=validate, **params,
         )  # fmt: skip
         self.sync, self.group = sync, group
-        if memory is not None and self.settings.options.per_sample:
+        if memory is not None and self.settings.options.by_sample:
             raise ValueError(
                 "memory= needs counts over the batch and cannot be combined with "
-                f"per_sample={self.settings.options.per_sample!r}; leave out one of the two"
+                f"per_sample={per_sample!r} and average={average!r}; leave it out, or count over "
+                "the batch"
             )
         self.memory = None if memory is None else RunningCounts(memory)
         self._monitor, self._join_refused = Monitor(), False

@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from anyloss._core.choices import ClassWeights, Task, ZeroDivision
+from anyloss._core.choices import Activation, ClassWeights, Task, ZeroDivision
 from anyloss._core.counts import Counts
 from anyloss._core.documents import documented
 from anyloss._core.options import check_merged, check_names, make_settings
@@ -54,18 +54,19 @@ class ScoreMeter:
     def __init__(
         self, metric: MetricSpec | Metric = "f1", *,
         step: Step | None = None, threshold: float | None = None, average: str | None = "auto",
-        from_logits: bool = True, task: Task = "auto", class_axis: int | None = None,
+        from_logits: bool = True, activation: Activation = "auto", task: Task = "auto",
+        class_axis: int | None = None,
         classes: Sequence[int] | None = None, include_background: bool = True,
         class_weights: ClassWeights | None = None,
         zero_division: ZeroDivision = "auto", ignore_index: int | None = None,
         validate: bool = True, **params: float,
     ) -> None:  # fmt: skip
-        check_merged("ScoreMeter", params)
+        check_merged("ScoreMeter", params, average)
         check_names(metric, params)
         self.settings = make_settings(
             find_metric(metric, **params), step=step, threshold=threshold, average=average,
-            from_logits=from_logits, task=task, class_axis=class_axis, classes=classes,
-            include_background=include_background, class_weights=class_weights,
+            from_logits=from_logits, activation=activation, task=task, class_axis=class_axis,
+            classes=classes, include_background=include_background, class_weights=class_weights,
             zero_division=zero_division, ignore_index=ignore_index, validate=validate,
         )  # fmt: skip
         self.reset()
