@@ -390,12 +390,6 @@ def test_what_cannot_be_saved_or_loaded(tmp_path):
         AnyLossClassifier.load(tmp_path / "good")
 
 
-def test_sparse_rows_are_refused_clearly():
-    X, y = hard_problem(50)
-    with pytest.raises(TypeError, match="toarray"):
-        AnyLossClassifier().fit(csr_matrix(X), y)
-
-
 def test_a_data_frame_with_text_and_gaps():
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 from numbers import Integral, Real
@@ -23,6 +23,7 @@ from anyloss._core.scoring import AVERAGES
 from anyloss.metrics import Metric, MetricSpec
 from anyloss.metrics import metric as find_metric
 from anyloss.recipe import fit
+from anyloss.recipe.features import standardise
 from anyloss.recipe.folder import (
     labels_from_json,
     labels_to_json,
@@ -98,7 +99,8 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         feature_names_in_ (array): their names, if `X` was a data frame.
 
     Shape:
-        - `X`: `(n, columns)`.
+        - `X`: `(n, columns)`, an array or a SciPy sparse matrix. A sparse matrix is never made
+          dense, and gives the same numbers.
         - `y`: `(n,)`, or `(n, labels)` for several labels.
 
     Raises:
@@ -152,6 +154,7 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_label = True
+        tags.input_tags.sparse = True
         return tags
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -161,7 +164,7 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Fit the classifier. If fitting fails or is interrupted, the object stays unchanged.
 
         Args:
-            X (array): the training rows.
+            X (array or sparse matrix): the training rows.
             y (array): their labels.
             sample_weight (array, optional): one weight per row.
 
@@ -176,8 +179,9 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         hidden = self._check_parameters()
         with _hint_for_text():
             X, y = validate_data(
-                self, X, y, dtype=np.float64, ensure_min_samples=2, multi_output=True
-            )
+                self, X, y, accept_sparse="csr", dtype=np.float64, ensure_min_samples=2,
+                multi_output=True,
+            )  # fmt: skip
         check_classification_targets(y)
         if sample_weight is not None:
             sample_weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
@@ -189,12 +193,12 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         # A warm start keeps the folds; new folds would score models on rows that they have seen.
         fresh = check_random_state(self.random_state).randint(2**31)
         seed: int = fresh if initial is None else self._seed
-        if self.max_rows is not None and len(X) > self.max_rows:
+        if self.max_rows is not None and X.shape[0] > self.max_rows:
             rows, sample_weight = thinned(
                 labels, sample_weight, target["task"], self.max_rows, seed
             )
             X, labels = X[rows], labels[rows]
-        X, into_columns = _standardise(X, sample_weight)
+        X, into_columns = standardise(X, sample_weight)
         with _progress(self.verbose) as on_step, threadpool_limits(1, user_api="blas"):
             found = fit(
                 X, labels, self.metric, task=target["task"], average=target["average"],
@@ -260,7 +264,7 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _decide(self, X: Array) -> Array:
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
+        X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
         with threadpool_limits(1, user_api="blas"):
             return decision_values(forward(self.layers_, X)[-1], self.task_)
 
@@ -410,23 +414,6 @@ def _read_target(
         "positive": positive,
         "labels": labels.astype(float),
     }
-
-
-def _standardise(X: Array, weight: Array | None) -> tuple[Array, Callable[[Layers], Layers]]:
-    """Standardised columns, and a function that adapts layers for them to `X` itself."""
-    peak = np.abs(X).max(axis=0)
-    peak[peak == 0] = 1.0
-    X = X / peak  # so that squares of large numbers do not overflow
-    mean = np.average(X, axis=0, weights=weight)
-    scale = np.sqrt(np.average((X - mean) ** 2, axis=0, weights=weight))
-    scale[scale < 10 * np.finfo(float).eps] = 1.0  # constant but for rounding
-
-    def into_columns(layers: Layers) -> Layers:
-        weights = layers[0] / scale[:, None]
-        bias = layers[1] - mean @ weights[:, None]
-        return [weights / peak[:, None], bias.reshape(layers[1].shape), *layers[2:]]
-
-    return (X - mean) / scale, into_columns
 
 
 @contextmanager

@@ -338,7 +338,7 @@ def _is_missing(label: Any) -> bool:
 
 
 def _codes(X: Any) -> Array:
-    """Codes that are equal for equal rows; one code per row where that is not known."""
+    """Numbers that are equal for equal rows; one per row where that is not known."""
     if hasattr(X, "iloc"):
         import pandas as pd
 
@@ -346,11 +346,6 @@ def _codes(X: Any) -> Array:
         return np.column_stack(
             [x if x.dtype.kind in "fiub" else pd.factorize(x)[0] for x in columns]
         )
-    if isinstance(X, np.ndarray) and X.dtype.kind in "fiub":
+    if X.dtype.kind in "fiub":  # an array or a CSR matrix
         return X
-    if issparse(X):
-        X = X.sorted_indices()
-        cuts = zip(X.indptr, X.indptr[1:], strict=False)
-        rows = [X.indices[i:j].tobytes() + X.data[i:j].tobytes() for i, j in cuts]
-        return np.unique(np.array(rows, dtype=object), return_inverse=True)[1][:, None]
     return np.arange(X.shape[0])[:, None]

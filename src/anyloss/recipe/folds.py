@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from scipy.sparse import csr_array, hstack, issparse
 
 from anyloss._core.backend import Array
 
@@ -23,8 +24,7 @@ def inner_folds(
     >>> inner_folds(X, y, "binary", 2, 1, np.random.default_rng(0)).astype(int).tolist()
     [[1, 1, 0, 0], [0, 0, 1, 1]]
     """
-    _, same = np.unique(np.column_stack([y, X]), axis=0, return_inverse=True)
-    same = kept_together(same.reshape(-1))
+    same = kept_together(row_codes(X, y))
     _, distinct, same = np.unique(same, return_index=True, return_inverse=True)
     stratum = _strata(y[distinct], task)
     held = []
@@ -37,6 +37,31 @@ def inner_folds(
                 dealt += len(rows)
         held.append(np.arange(folds)[:, None] == fold_of[same])
     return np.concatenate(held)
+
+
+def row_codes(X: Array, y: Array) -> Array:
+    """The number of each row of `(y, X)` among the distinct rows in lexicographic order.
+
+    >>> row_codes(np.array([[0.0], [5.0], [0.0]]), np.array([[1.0], [0.0], [1.0]])).tolist()
+    [1, 0, 1]
+    """
+    if not issparse(X):
+        return np.unique(np.column_stack([y, X]), axis=0, return_inverse=True)[1].reshape(-1)
+    rows = hstack([csr_array(y), X], format="csr")
+    rows.sum_duplicates()
+    rows.eliminate_zeros()
+    # Rows are compared at the first place where they differ: a negative number there comes before
+    # the zeros of another row, the earlier the further left it is; a positive one comes after them.
+    width, ends = rows.shape[1], rows.indptr[1:]
+    place = np.where(rows.data < 0, rows.indices - width, width - rows.indices)
+    place, value = np.insert(place, ends, 0), np.insert(rows.data, ends, 0)
+    order = np.lexsort((value, place))
+    differs = (np.diff(place[order]) != 0) | (np.diff(value[order]) != 0)
+    code = np.empty(len(order), dtype=">u4")  # in this order of bytes, bytes compare as numbers do
+    code[order] = np.append(0, np.cumsum(differs))
+    keys = [x.tobytes() for x in np.split(code, ends + np.arange(1, len(ends) + 1))[:-1]]
+    number = {key: k for k, key in enumerate(sorted(set(keys)))}
+    return np.array([number[key] for key in keys])
 
 
 def kept_together(same: Array) -> Array:

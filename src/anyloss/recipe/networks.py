@@ -37,10 +37,14 @@ def forward(layers: Layers, X: Array, values: list[Array] | None = None) -> list
     `values` of an earlier call with the same shapes are overwritten, because new memory at every
     step would cost more than the arithmetic. In memory the rows come first, then the members.
     """
-    members, rows = len(layers[0]), len(X)
+    members, rows = len(layers[0]), X.shape[0]
     if values is None:
         values = [np.empty((rows, members, x.shape[2])).swapaxes(0, 1) for x in layers[::2]]
-    np.matmul(X, _side_by_side(layers[0]), out=_side_by_side(values[0]))
+    weights, first = _side_by_side(layers[0]), _side_by_side(values[0])
+    if isinstance(X, np.ndarray):
+        np.matmul(X, weights, out=first)
+    else:  # sparse
+        first[...] = X @ weights
     values[0] += layers[1]
     for k in range(1, len(values)):
         np.maximum(values[k - 1], 0.0, out=values[k - 1])

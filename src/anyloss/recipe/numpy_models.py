@@ -10,6 +10,7 @@ from scipy.optimize import minimize
 
 from anyloss._core.backend import Array
 from anyloss.metrics import Metric, MetricSpec
+from anyloss.recipe.features import Centred, read_features
 from anyloss.recipe.folds import inner_folds
 from anyloss.recipe.networks import Adam, Layers, backward, forward, new_layers
 from anyloss.recipe.skeleton import HeldOutScores, refine_members
@@ -66,7 +67,7 @@ class Ensemble:
 
     def decide(self, X: Array) -> Array:
         """Decision values `(n, classes)`: above 0 (multiclass: highest) for the prediction."""
-        return decision_values(forward(self.layers, X)[-1], self.task)
+        return decision_values(forward(self.layers, read_features(X))[-1], self.task)
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,8 @@ def fit(
     standardisation, class labels and checks.
 
     Args:
-        X (array): the features, which should be standardised.
+        X (array or sparse matrix): the features, which should be standardised. A sparse matrix
+            is never made dense.
         y (array): the labels, 0 or 1; one-hot for several classes.
         metric (str, callable or Metric): a name, a formula or a function. Default: `"f1"`.
         task (str): `"binary"`, `"multilabel"` or `"multiclass"`. Default: `"binary"`.
@@ -147,7 +149,8 @@ def start(
     initial: Layers | None = None, seed: int = 0, on_step: OnStep = no_callback,
 ) -> Started:  # fmt: skip
     """The first stage of `fit`, which any number of metrics can share."""
-    X, y = np.asarray(X, dtype=float), np.asarray(y, dtype=float).reshape(len(X), -1)
+    X = read_features(X)
+    y = np.asarray(y, dtype=float).reshape(X.shape[0], -1)
     weight = np.ones(len(y)) if weight is None else np.asarray(weight, dtype=float)
     if task not in TASKS or weight.shape != (len(y),) or folds < 2 or repeats < 1:
         raise ValueError(
@@ -156,7 +159,8 @@ def start(
             "repeats"
         )
     rng = np.random.default_rng(seed)
-    held = inner_folds(X, y, task, folds, repeats, rng)
+    rows = X.sparse if isinstance(X, Centred) else X  # which rows are equal is the same
+    held = inner_folds(rows, y, task, folds, repeats, rng)
     sizes = [X.shape[1], *hidden, y.shape[1]]
     layers = new_layers(sizes, len(held), rng) if initial is None else [x.copy() for x in initial]
     started = Started(layers, X, y, weight, task, held, C)
@@ -216,8 +220,10 @@ class _NumpyMembers:
 
     @property
     def shares(self) -> tuple[float, ...]:
-        # A refined network can overfit its training samples; a linear model hardly can.
-        return (0.5, 0.0) if len(self.layers) > 2 else (0.5,)
+        # What has many weights can overfit its training samples while it is refined: a network, or
+        # a linear model of at least as many columns as samples. Other linear models hardly can.
+        samples, columns = self.started.X.shape
+        return (0.5, 0.0) if len(self.layers) > 2 or columns >= samples else (0.5,)
 
     def move_threshold(self) -> float:
         z = (self.judge[..., None] * forward(self.layers, self.started.X)[-1]).sum(axis=0)

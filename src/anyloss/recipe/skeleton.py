@@ -17,8 +17,9 @@ gradient boosting, and `torch.refinement` for a PyTorch module.
 
 The families differ in one rule, which shares are tried, because one rule for all measured worse
 (`benchmarks/README.md`, "Keep, half or drop"). Linear models use 0.5 always, since they hardly
-overfit; networks try 0.5 and 0; trees 1, 0.5 and 0. Modules try those of 1, 0.5 and 0 that do not
-lower the metric of the validation rows, and use 0.5 without validation rows.
+overfit. Networks try 0.5 and 0, and so do linear models of at least as many columns as samples,
+such as those of texts. Trees try 1, 0.5 and 0. Modules try those of 1, 0.5 and 0 that do not lower
+the metric of the validation rows, and use 0.5 without validation rows.
 """
 
 from __future__ import annotations
