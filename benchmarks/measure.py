@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import multiprocessing
+import os
 import random
 import statistics
 import time
@@ -20,7 +21,6 @@ Work = Callable[[], object]
 Key = TypeVar("Key")
 # What a new process has imported before it is measured; names that are not installed are skipped.
 PRELOAD = ["anyloss.torch", "monai.losses", "kornia.losses", "keras"]
-M_MMAP_THRESHOLD = -3  # of the C library's mallopt
 
 
 def batch(*shape: int) -> tuple[Tensor, Tensor]:
@@ -58,7 +58,7 @@ def medians(works: dict[Key, Work], seconds: float) -> dict[Key, float]:
     turn = sum(timed(work) for work in works.values())
     times: dict[Key, list[float]] = {name: [] for name in works}
     order = list(works)
-    for _ in range(max(7, min(2000, int(seconds / turn)))):
+    for _ in range(max(9, min(2000, int(seconds / turn)))):
         random.shuffle(order)
         for name in order:
             times[name].append(timed(works[name]))
@@ -85,6 +85,9 @@ def paired_difference(base: Work, other: Work, pairs: int) -> tuple[float, float
 
 def in_new_process(function: Callable[..., float], *arguments: object) -> float:
     """The result of a function in a process of its own, forked from one that has only imported."""
+    # Freed memory is returned at once, so that memory that is reused is counted. It holds for the
+    # processes that start from here on.
+    os.environ["MALLOC_MMAP_THRESHOLD_"] = "65536"
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(PRELOAD)
     with ProcessPoolExecutor(1, mp_context=context) as pool:
@@ -96,24 +99,23 @@ def peak_in_gradients(
 ) -> float:
     """The peak memory of a loss beyond its inputs, in sizes of one gradient (Linux).
 
-    It is measured in a process of its own, after a smaller batch has loaded the code. The scratch
-    memory that a loss keeps from call to call is counted as far as it grows with the batch.
+    Call it by `in_new_process`. A smaller batch loads the code before. The scratch memory that a
+    loss keeps from call to call is counted as far as it grows with the batch.
     """
-    library = ctypes.CDLL(None)
-    # Freed memory is returned at once, so that memory that is reused is counted.
-    library.mallopt(M_MMAP_THRESHOLD, 65536)
     forward_backward(loss, *small)
     small[0].grad = None
-    library.malloc_trim(0)
+    ctypes.CDLL(None).malloc_trim(0)
     Path("/proc/self/clear_refs").write_text("5")  # the peak counts from here
-    before = _status("VmRSS")
+    before = _status()
     forward_backward(loss, *full)
-    return (_status("VmHWM") - before) / full[0].nbytes
+    after = _status()
+    code = after["RssFile"] - before["RssFile"]  # libraries' pages that were not needed before
+    return (after["VmHWM"] - before["VmRSS"] - code) / full[0].nbytes
 
 
-def _status(field: str) -> int:
-    """A line of the kernel's status of this process, in bytes."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith(field):
-            return 1024 * int(line.split()[1])
-    raise OSError(f"{field} is not in /proc/self/status")
+def _status() -> dict[str, int]:
+    """The memory of this process by the kernel's names, in bytes."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return {
+        line.split(":")[0]: 1024 * int(line.split()[1]) for line in lines if line.endswith("kB")
+    }
