@@ -39,7 +39,8 @@ def install() -> None:
     sources = (ROOT / "pyproject.toml", constraints, Path(__file__))
     if done.exists() and done.stat().st_mtime > max(x.stat().st_mtime for x in sources):
         return
-    venv.create(ENVIRONMENT, with_pip=True)
+    if not PYTHON.exists():
+        venv.create(ENVIRONMENT, with_pip=True, symlinks=True)
     pip = [str(PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     pip += ["--constraint", str(constraints)]
     subprocess.run([*pip, "--editable", f"{ROOT}[torch]", *LIBRARIES], check=True)
