@@ -88,4 +88,4 @@ $(TENSORFLOW)/installed: pyproject.toml constraints.txt
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(OLDEST) $(TENSORFLOW) dist .pytest_cache .mypy_cache .ruff_cache .coverage
+	rm -rf $(VENV) $(OLDEST) $(TENSORFLOW) .venv-peers dist .pytest_cache .mypy_cache .ruff_cache .coverage

@@ -1,0 +1,68 @@
+"""Our PyTorch losses beside those of other libraries: time and memory of forward and backward.
+
+    python benchmarks/peers.py                       # all cases, about half an hour
+    python benchmarks/peers.py --quick               # up to a million numbers, nothing compiled
+    python benchmarks/peers.py --only 8x1x256x256    # some cases
+
+The other libraries live in `.venv-peers`, which the first run creates; the benchmark runs there.
+Within a case the losses take turns in random order on one thread. A time is the median of the
+processor times, as a ratio to that of PyTorch's cross-entropy on the same tensors in the same run.
+Memory is the peak beyond the inputs, in sizes of one gradient. Prints Markdown.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+ENVIRONMENT = ROOT / ".venv-peers"
+PYTHON = ENVIRONMENT / "bin" / "python"
+LIBRARIES = ["monai", "kornia", "keras", "rich"]
+# Installed without its dependencies: torchvision would pull another build of torch, and the losses
+# need none of them.
+SMP = "segmentation-models-pytorch==0.6.0"
+CASES = {
+    "one column": ["256", "4096", "65536", "1000000", "4000000"],
+    "masks and volumes": ["16x1x32x32", "8x1x256x256", "2x1x64x64x64"],
+    "classes": ["4096x10", "2x21x128x128", "65536x100"],
+}
+
+
+def install() -> None:
+    """Create the environment, or bring it up to date with the files that determine it."""
+    done, constraints = ENVIRONMENT / "installed", ROOT / "constraints.txt"
+    sources = (ROOT / "pyproject.toml", constraints, Path(__file__))
+    if done.exists() and done.stat().st_mtime > max(x.stat().st_mtime for x in sources):
+        return
+    if not PYTHON.exists():
+        venv.create(ENVIRONMENT, with_pip=True, symlinks=True)
+    pip = [str(PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    pip += ["--constraint", str(constraints)]
+    subprocess.run([*pip, "--editable", f"{ROOT}[torch]", *LIBRARIES], check=True)
+    subprocess.run([*pip, "--no-deps", SMP], check=True)
+    done.touch()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="smaller cases, nothing compiled")
+    names = [name for group in CASES.values() for name in group]
+    parser.add_argument("--only", nargs="+", choices=names, metavar="CASE", default=names)
+    arguments = parser.parse_args()
+    if Path(sys.prefix) != ENVIRONMENT:
+        install()
+        settings = {"KERAS_BACKEND": "torch", "OMP_NUM_THREADS": "1"}
+        os.execve(PYTHON, [str(PYTHON), *sys.argv], os.environ | settings)
+    from peer_tables import run  # needs the libraries of the environment
+
+    cases = {group: [x for x in found if x in arguments.only] for group, found in CASES.items()}
+    run({group: found for group, found in cases.items() if found}, arguments.quick)
+
+
+if __name__ == "__main__":
+    main()
