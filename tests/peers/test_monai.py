@@ -14,9 +14,8 @@ from torch.nn.functional import one_hot
 from anyloss.torch import AnyLoss, any_loss
 
 DIFFERENT = [
-    ("DiceLoss(squared_pred=True)", "squared sums are no function of the four cells"),
-    ("DiceLoss(weight=...)", "class losses times weights over C: take average=None and weigh them"),
-    ("other_act=tanh or log_softmax", "decisions outside [0, 1]; anyloss refuses such inputs"),
+    ("DiceLoss(weight=...)", "class losses times weights over C; class_weights is a weighted mean"),
+    ("GeneralizedDiceLoss(tanh), 0.99970", "its smoothing is added after the weights"),
     ("smooth_nr != smooth_dr or large", "not smooth= (each cell): a formula metric expresses it"),
     ("MaskedDiceLoss before MONAI 1.6", "masked logits became 0, counted as p = 0.5; now a weight"),
     ("MCCLoss of one class, not perfect", "1, by 0/0: zero_division=0 here; perfect is 0: 1 here"),
@@ -80,6 +79,48 @@ def test_loss_equals_the_figure_of_monais_tests(data, metric, options, per_sampl
     assert loss(z, y).item() == pytest.approx(figure, abs=1e-4)
 
 
+# fmt: off
+TANH = {"from_logits": False, "validate": False}  # decisions outside [0, 1]
+DICE = "(2*tp + 1e-4) / (2*tp + fp + fn + 1e-4)"
+NO_NUMERATOR = "2*tp / (2*tp + fp + fn + 1e-4)"
+MASK_C = ([[[[1.0, 0.0], [-1.0, 1.0]]], MASK_A[0][0]], MASK_B[1])
+LABELS = {"task": "multilabel", "average": "macro"}
+SQUARES = {"average": "micro", "class_weights": "inverse_square"}
+# MONAI tests/losses, as above: other activations, squares, one class, class weights, sums.
+# data, activation, metric, options, per_sample, figure
+MORE = [
+    (MASK_A, None, "f1", {"squared": True}, True, 0.178337),
+    (PERFECT, None, "f1", {**SOFTMAX, **OFF, "include_background": False}, True, 0.0),
+    (PERFECT, None, "tversky", {**SOFTMAX, **OFF, "include_background": False}, True, 0.0),
+    (PERFECT, None, "tp / (tp + fp/2 + fn/2 + 1e-3)", {**SOFTMAX, **OFF, "include_background": False}, True, 0.000999),
+    (PERFECT, None, "f1", {**LABELS, **OFF, **SQUARES, "include_background": False}, True, 0.0),
+    (MASK_B, "tanh", DICE, TANH, True, 0.999963), (MASK_C, "tanh", DICE, TANH, False, 0.774718),
+    (MASK_C, "tanh", NO_NUMERATOR, TANH, False, 0.774733), (MASK_C, "tanh", NO_NUMERATOR, TANH, True, 0.840058),
+    (LINES, "log_softmax", DICE, {**TANH, **LABELS}, True, -8.522593),
+    (LINES, "log_softmax", DICE, {**TANH, **LABELS, "class_weights": [0, 1]}, True, -8.268515 * 2),
+    (MASK_B, "tanh", "(tp + 1e-4) / (tp + fp/2 + fn/2 + 1e-4)", TANH, True, 0.999963),
+    (MASK_B, "tanh", "tp / (tp + fp/2 + fn/2 + 1e-3)", TANH, False, 0.999963),
+    (LINES, "log_softmax", "(tp + 1e-4) / (tp + fp/2 + fn/2 + 1e-4)", {**TANH, **LABELS}, True, -8.533317),
+    (LINES, "log_softmax", DICE, {**TANH, **LABELS, **SQUARES}, True, -0.097833),
+    (LINES, None, "f1", {**SOFTMAX, "reduction": "sum"}, True, 1.534853 / 2),
+    (LINES, None, "tversky", {**SIGMOID, "reduction": "sum"}, True, 1.74013 / 2),
+    (LINES, None, "f1", {**SIGMOID, **SQUARES}, True, 0.469964),
+    (LINES, None, "f1", {**SOFTMAX, **SQUARES}, True, 0.414507),
+    (LINES, None, "f1", {**SOFTMAX, **SQUARES, "reduction": "sum"}, True, 0.829015),
+    (STEEP, None, "f1", {**SOFTMAX, "average": "micro", "class_weights": "inverse"}, True, 0.250023),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("data", "activation", "metric", "options", "per_sample", "figure"), MORE)
+def test_options_of_monai_by_their_figures(data, activation, metric, options, per_sample, figure):
+    z, y = tensors(data, options.get("task"))
+    if activation is not None:
+        z = torch.tanh(z) if activation == "tanh" else torch.log_softmax(z, 1)
+    loss = AnyLoss(metric, per_sample=per_sample, **options)
+    assert loss(z, y).item() == pytest.approx(figure, rel=1e-4, abs=1e-4)
+
+
 # Reduction "none": one sample at a time, without an average. Paths as above.
 EACH = [
     ("f1", "multilabel", [[0.296529, 0.415136], [0.599976, 0.428559]]),
@@ -91,8 +132,14 @@ EACH = [
 @pytest.mark.parametrize(("metric", "task", "figures"), EACH)
 def test_losses_of_each_sample_and_class_equal_monais_figures(metric, task, figures):
     z, y = tensors(LINES, task)
-    each = [any_loss(z[i : i + 1], y[i : i + 1], metric, task=task, average=None) for i in (0, 1)]
-    np.testing.assert_allclose(torch.stack(each).numpy(), figures, atol=1e-4)
+    each = any_loss(z, y, metric, task=task, average=None, per_sample=True, reduction="none")
+    np.testing.assert_allclose(each.numpy(), figures, atol=1e-4)
+
+
+def test_generalised_dice_of_each_sample_equals_monais_figures():
+    z, y = tensors(LINES, "multiclass")
+    loss = AnyLoss("f1", task="multiclass", per_sample=True, reduction="none", **SQUARES)
+    np.testing.assert_allclose(loss(z, y).numpy(), [0.273476, 0.555539], atol=1e-4)
 
 
 def volumes(y, w_type, batch):
