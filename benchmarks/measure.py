@@ -23,8 +23,8 @@ Key = TypeVar("Key")
 PRELOAD = ["anyloss.torch", "monai.losses", "kornia.losses", "keras"]
 
 
-def batch(*shape: int) -> tuple[Tensor, Tensor]:
-    """Logits that know something of their labels.
+def batch(*shape: int, scale: float = 1.0) -> tuple[Tensor, Tensor]:
+    """Logits that know something of their labels, times a scale.
 
     A tenth of the labels is positive; with an axis 1 longer than 1 they are class indices.
     """
@@ -36,7 +36,7 @@ def batch(*shape: int) -> tuple[Tensor, Tensor]:
     else:
         labels = (torch.rand(shape) < 0.1).float()
         logits.add_(labels, alpha=3.0).sub_(1.5)
-    return logits.requires_grad_(), labels
+    return logits.mul_(scale).requires_grad_(), labels
 
 
 def forward_backward(loss: Callable[..., Tensor], logits: Tensor, *rest: Tensor) -> None:

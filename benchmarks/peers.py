@@ -1,6 +1,6 @@
 """Our PyTorch losses beside those of other libraries: time and memory of forward and backward.
 
-    python benchmarks/peers.py                       # all cases, about half an hour
+    python benchmarks/peers.py                       # all cases, a quarter of an hour
     python benchmarks/peers.py --quick               # up to a million numbers, nothing compiled
     python benchmarks/peers.py --only 8x1x256x256    # some cases
 
@@ -26,10 +26,11 @@ LIBRARIES = ["monai", "kornia", "keras", "rich"]
 # Installed without its dependencies: torchvision would pull another build of torch, and the losses
 # need none of them.
 SMP = "segmentation-models-pytorch==0.6.0"
+# The shapes of the input; the logits of a confident model are four times as large.
 CASES = {
-    "one column": ["256", "4096", "65536", "1000000", "4000000"],
-    "masks and volumes": ["16x1x32x32", "8x1x256x256", "2x1x64x64x64"],
-    "classes": ["4096x10", "2x21x128x128", "65536x100"],
+    "one column": ["256", "4096", "65536", "1000000", "1000000-confident", "4000000"],
+    "masks and volumes": ["16x1x32x32", "8x1x256x256", "8x1x256x256-confident", "2x1x64x64x64"],
+    "classes": ["4096x10", "2x21x128x128", "2x21x128x128-confident", "65536x100"],
 }
 
 
