@@ -106,8 +106,8 @@ class AnyLoss(Configured, keras.losses.Loss):  # type: ignore[misc]
         class_weights: ClassWeights | None = None, per_sample: PerSample = False,
         zero_division: ZeroDivision = "auto", form: Form = "linear",
         top_k: int = 1, soft_labels: bool = False, ignore_index: int | None = None,
-        validate: bool = True, name: str | None = None, reduction: str | None = "sum_over_batch_size",
-        dtype: Any = None, **params: float,
+        validate: bool = True, name: str | None = None,
+        reduction: str | None = "sum_over_batch_size", dtype: Any = None, **params: float,
     ) -> None:  # fmt: skip
         keras.losses.Loss.__init__(self, name=name, reduction=reduction, dtype=dtype)
         if isinstance(scale_or_metric, Real):

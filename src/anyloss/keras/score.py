@@ -57,12 +57,11 @@ class Score(Configured, keras.metrics.Metric):  # type: ignore[misc]
     def __init__(
         self, metric: MetricSpec | Metric = "f1", *, step: Step | None = None,
         threshold: float | Sequence[float] | None = None, average: str | None = "auto",
-        from_logits: bool = False, activation: Activation = "auto", task: Task = "auto", class_axis: int | None = -1,
-        classes: Sequence[int] | None = None, include_background: bool = True,
-        class_weights: ClassWeights | None = None, zero_division: ZeroDivision = "auto",
-        top_k: int = 1,
-        ignore_index: int | None = None, validate: bool = True, name: str | None = None,
-        dtype: Any = None, **params: float,
+        from_logits: bool = False, activation: Activation = "auto", task: Task = "auto",
+        class_axis: int | None = -1, classes: Sequence[int] | None = None,
+        include_background: bool = True, class_weights: ClassWeights | None = None,
+        zero_division: ZeroDivision = "auto", top_k: int = 1, ignore_index: int | None = None,
+        validate: bool = True, name: str | None = None, dtype: Any = None, **params: float,
     ) -> None:  # fmt: skip
         check_merged("Score", params, average)
         arguments = {

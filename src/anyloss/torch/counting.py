@@ -19,8 +19,8 @@ def soft_counts(
     input: Tensor, target: Tensor, weight: Tensor | None = None, *,
     step: Step | None = None, threshold: float | Sequence[float] | None = None,
     from_logits: bool = True, activation: Activation = "auto", squared: bool = False,
-    task: Task = "auto", class_axis: int | None = None, per_sample: PerSample = False, soft_labels: bool = False,
-    ignore_index: int | None = None, validate: bool = True,
+    task: Task = "auto", class_axis: int | None = None, per_sample: PerSample = False,
+    soft_labels: bool = False, ignore_index: int | None = None, validate: bool = True,
 ) -> Counts:  # fmt: skip
     """The soft counts of a batch, with gradients, for metrics and losses of one's own.
 
