@@ -125,6 +125,10 @@ def cases():
     yield "samples-maps", "maps", "jaccard", {"average": "samples", "task": "multilabel"}
     yield "samples-chosen", "multilabel", "f1", {"average": "samples", "classes": [0, 3]}
     yield "samples-weights", "multilabel", "f1", {"average": "samples", "weight": WEIGHT}
+    for each in (Uniform(), Amplified(10.0), RaisedCosine(0.4)):
+        thresholds = {"step": each, "threshold": [0.3, 0.5, 0.6, 0.8]}
+        yield f"thresholds-{each}", "multilabel", "f1", thresholds
+    yield "thresholds-maps", "maps", "f1", thresholds | {"task": "multilabel", "per_sample": True}
     yield "chosen-none", "multilabel", "f1", {"classes": [3, 1], "average": None}
     yield "chosen-none-classes", "multiclass", "f1", {"classes": [3, 1], "average": None}
     yield "weighed-column", "binary", "f1", {"class_weights": [1, 3], "average": "macro"}

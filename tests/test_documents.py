@@ -65,6 +65,14 @@ def test_the_examples_of_the_distributed_page_run(capsys):
     assert 3 <= positives <= 7
 
 
+def test_the_examples_of_the_page_of_other_libraries_give_their_numbers(capsys):
+    for library in ("monai", "kornia", "torchmetrics", "optax"):
+        pytest.importorskip(library)
+    found = run_examples(ROOT / "docs" / "coming_from.md", capsys)
+    assert len(found) == 16
+    assert found[::2] == pytest.approx(found[1::2], abs=2e-5)
+
+
 def test_the_tables_name_what_there_is():
     rows = re.findall(r"^\| `(\w+)", README, re.MULTILINE)
     assert len(rows) >= 24

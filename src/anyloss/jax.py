@@ -7,6 +7,7 @@ where they are available without a wait.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, Unpack
 
 import numpy as np
@@ -173,10 +174,10 @@ def score(
 @documented
 def soft_counts(
     logits: ArrayLike, labels: ArrayLike, weight: ArrayLike | None = None, *,
-    step: Step | None = None, threshold: float | None = None, from_logits: bool = True,
-    activation: Activation = "auto", squared: bool = False, task: Task = "auto",
-    class_axis: int | None = None, per_sample: PerSample = False, soft_labels: bool = False,
-    ignore_index: int | None = None, validate: bool = True,
+    step: Step | None = None, threshold: float | Sequence[float] | None = None,
+    from_logits: bool = True, activation: Activation = "auto", squared: bool = False,
+    task: Task = "auto", class_axis: int | None = None, per_sample: PerSample = False,
+    soft_labels: bool = False, ignore_index: int | None = None, validate: bool = True,
 ) -> Counts:  # fmt: skip
     """The soft counts of a batch, with gradients, for metrics and losses of one's own.
 

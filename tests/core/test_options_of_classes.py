@@ -4,11 +4,11 @@ import re
 
 import numpy as np
 import pytest
-from sklearn.metrics import f1_score, jaccard_score, recall_score
+from sklearn.metrics import f1_score, jaccard_score, recall_score, top_k_accuracy_score
 
 import anyloss
 from anyloss import score
-from anyloss.steps import Hard
+from anyloss.steps import Hard, Uniform
 
 RNG = np.random.default_rng(3)
 SCORES = RNG.dirichlet(np.ones(5), 60)
@@ -115,6 +115,54 @@ def test_the_mean_over_rows_is_scikit_learns_average_of_samples(metric, rare):
     expected = REFERENCES[metric](labels, decisions, labels=[1, 4], **given)
     found = score(labels, SCORES, metric, Hard(0.3), average="samples", classes=[1, 4])
     assert found == pytest.approx(expected, abs=1e-12)
+
+
+THRESHOLDS = [0.1, 0.2, 0.3, 0.4, 0.15]
+
+
+@pytest.mark.parametrize("average", ["macro", "micro", "weighted", "samples", None])
+def test_one_threshold_per_label_is_that_of_scikit_learns_decisions(average):
+    expected = f1_score(LABELS, np.array(THRESHOLDS) < SCORES, average=average, zero_division=0)
+    found = score(LABELS, SCORES, average=average, threshold=THRESHOLDS)
+    assert found == pytest.approx(expected, abs=1e-12)
+    tp, fn, fp, _ = anyloss.counts(LABELS, SCORES, threshold=np.array(THRESHOLDS))
+    assert 2 * (tp / (2 * tp + fn + fp)) == pytest.approx(
+        f1_score(LABELS, np.array(THRESHOLDS) < SCORES, average=None), abs=1e-12
+    )
+
+
+def test_thresholds_per_label_that_do_not_fit_are_refused():
+    with pytest.raises(ValueError, match="one per label, 5; got 2 numbers"):
+        score(LABELS, SCORES, threshold=[0.3, 0.5])
+    with pytest.raises(ValueError, match="needs labels that do not exclude each other"):
+        score(CLASSES, SCORES, threshold=THRESHOLDS)
+    with pytest.raises(ValueError, match="must have at least one number; got none"):
+        score(LABELS, SCORES, threshold=[])
+    with pytest.raises(TypeError, match="threshold must be a sequence; got 'low'"):
+        score(LABELS, SCORES, threshold="low")
+
+
+@pytest.mark.parametrize("top_k", [1, 2, 3, 4])
+def test_top_k_accuracy_is_scikit_learns(top_k):
+    expected = top_k_accuracy_score(CLASSES, SCORES, k=top_k, labels=range(5))
+    assert score(CLASSES, SCORES, "accuracy", top_k=top_k) == pytest.approx(expected, abs=1e-12)
+    one_hot = np.eye(5)[CLASSES]
+    found = score(one_hot, SCORES, "accuracy", top_k=top_k, task="multiclass")
+    assert found == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"top_k": 0}, "at least 1; got 0"),
+        ({"top_k": 6}, "got top_k=6, task='multiclass' and 5 columns"),
+        ({"top_k": 2, "step": Uniform()}, "is for the hard decisions of classes"),
+        ({"top_k": 2, "y_true": LABELS}, "got top_k=2, task='multilabel'"),
+    ],
+)
+def test_a_top_k_that_does_not_fit_is_refused(given, message):
+    with pytest.raises(ValueError, match=message):
+        score(**{"y_true": CLASSES, "y_score": SCORES} | given)
 
 
 def test_the_gradient_is_that_of_finite_differences():

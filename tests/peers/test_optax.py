@@ -12,9 +12,8 @@ from anyloss.jax import any_loss  # noqa: E402
 
 DIFFERENT = [
     ("smooth=1, the default", "one term in the ratio, not one per cell: a formula expresses it"),
-    ("class_weights=", "class losses times weights over C: take average=None and weigh them"),
+    ("class_weights=", "class losses times weights over C: class_weights= times their mean"),
     ("multiclass_generalized_dice_loss", "class_weights of 1/frequency**2, as above"),
-    ("ignore_background=True", "a choice of classes: slice labels, or take average=None"),
     ("apply_softmax=False, sums not 1", "refused by optax; anyloss takes them with task='multilabel'"),
 ]  # fmt: skip
 SMOOTH = "(tp + 1) / (tp + {alpha}*fp + {beta}*fn + 1)"

@@ -20,7 +20,6 @@ DIFFERENT = [
     ("multiclass_accuracy(average='macro')", "the mean class recall: metric 'recall' here"),
     ("a class absent from the labels but predicted", "recall 0 there; balanced_accuracy drops it"),
     ("MeanIoU(per_class=True) of an absent class", "-1 there; 0, 1 or NaN here, by zero_division"),
-    ("top_k > 1", "no decision rule of anyloss; not a function of the four cells"),
 ]
 
 # torchmetrics src/torchmetrics/functional/classification/*.py, examples of the docstrings

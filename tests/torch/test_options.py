@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import anyloss
-from anyloss.steps import Uniform
+from anyloss.steps import Amplified, Uniform
 from anyloss.torch import AnyLoss, ScoreMeter, accumulate, any_loss, soft_counts
 from anyloss.torch.batch import Batch
 
@@ -248,6 +248,42 @@ def test_soft_counts_are_those_of_numpy_and_of_the_loss(y, options, shape):
     average = "binary" if options.get("task") == "binary" else "macro"
     (own,) = torch.autograd.grad(any_loss(x, y, average=average, **options), x)
     torch.testing.assert_close(gradient, own, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("average", ["macro", "micro", "weighted", None])
+@pytest.mark.parametrize("top_k", [1, 2, 3])
+def test_top_k_is_that_of_torchmetrics(top_k, average):
+    functional = pytest.importorskip("torchmetrics.functional.classification")
+    z, y = LOGITS.movedim(1, -1).reshape(-1, 3)[:50], CLASSES.reshape(-1)[:50]
+    given = {"num_classes": 3, "top_k": top_k, "average": average}
+    meter = ScoreMeter("f1", top_k=top_k, average=average)
+    for part in (slice(0, 20), slice(20, 50)):
+        meter.update(z[part], y[part])
+    expected = functional.multiclass_f1_score(z, y, **given).double()
+    torch.testing.assert_close(meter.compute(), expected, rtol=0, atol=1e-6)
+    found = AnyLoss("f1", top_k=top_k, average=average).score(z, y)
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-6)
+    torch.testing.assert_close(any_loss(z, y, top_k=top_k), any_loss(z, y))
+
+
+def test_thresholds_per_label_count_in_the_loss_the_score_and_the_meter():
+    functional = pytest.importorskip("torchmetrics.functional.classification")
+    z, y, thresholds = LOGITS[:, :, 0, 0], LABELS[:, :, 0, 0], [0.2, 0.5, 0.8]
+    shifted = torch.sigmoid(z) > torch.tensor(thresholds)
+    expected = functional.multilabel_f1_score(shifted.double(), y.long(), num_labels=3).double()
+    meter = ScoreMeter("f1", threshold=thresholds)
+    meter.update(z, y)
+    torch.testing.assert_close(meter.compute(), expected, rtol=0, atol=1e-6)
+    loss = AnyLoss("f1", step=Amplified(10.0), threshold=torch.tensor(thresholds))
+    torch.testing.assert_close(loss.score(z, y), expected, rtol=0, atol=1e-6)
+    assert torch.autograd.gradcheck(lambda z: loss(z, y), z.clone().requires_grad_())
+    each = [
+        any_loss(z[:, k], y[:, k], step=Amplified(10.0, thresholds[k]), zero_division=0)
+        for k in range(3)
+    ]
+    torch.testing.assert_close(loss(z, y), torch.stack(each).mean())
+    with pytest.raises(ValueError, match="cannot be combined with thresholds="):
+        AnyLoss(threshold=thresholds, thresholds=[0.3])
 
 
 def test_metrics_below_zero_have_no_logarithm():

@@ -42,6 +42,7 @@ class Options(NamedTuple):
     zero_division: ZeroDivision = "auto"
     form: Form = "linear"
     reduction: Reduction = "mean"
+    top_k: int = 1
     soft_labels: bool = False
     ignore_index: int | None = None
     validate: bool = True
@@ -79,6 +80,8 @@ def make_options(**given: Any) -> Options:
         value = getattr(options, name)
         if value is not None and not _is_whole(value):
             raise TypeError(f"{name} must be a whole number or None; got {value!r}")
+    if not _is_whole(options.top_k) or options.top_k < 1:
+        raise ValueError(f"top_k must be a whole number of at least 1; got {options.top_k!r}")
     _check_reduction(options)
     _check_activation(options)
     return options._replace(

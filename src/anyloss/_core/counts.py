@@ -92,6 +92,9 @@ def count(given: Samples, step: Step, options: Options, backend: Backend) -> Cou
     check_soft_labels(options.soft_labels, step)
     lay = given.layout
     a, b = decisions(given.scores, step, lay.task, options.from_logits, backend, lay.activation)
+    if options.top_k > 1 and isinstance(step, Hard):
+        a = _top_decisions(a, given, options.top_k, backend)
+        b = 1 - a
     if options.soft_labels:
         return _soft_label_counts(a, b, given.y, given.weight, backend)
     if options.squared and not isinstance(step, Hard):
@@ -120,6 +123,20 @@ def _soft_label_counts(
         backend.where(above, b, n),
     )
     return Counts(*(backend.sum(x if weight is None else weight * x, 1) for x in cells))
+
+
+def _top_decisions(a: Array, given: Samples, top_k: int, backend: Backend) -> Array:
+    """The class of the label where it is among the `top_k` highest scores, else the highest one.
+
+    This is the decision that torchmetrics counts since its version 1.6.
+    """
+    label, rest, inside = top(given.y, backend), given.scores, a * 0.0
+    for _ in range(top_k):
+        highest = top(rest, backend)
+        inside = backend.where(highest, 1.0 + a * 0.0, inside)
+        rest = backend.where(highest, -np.inf + a * 0.0, rest)
+    found = backend.sum(backend.where(label, inside, 0.0), -1) > 0
+    return backend.where(found, backend.where(label, 1.0 + a * 0.0, 0.0), a)
 
 
 def _squared_counts(a: Array, b: Array, y: Array, weight: Array | None, backend: Backend) -> Counts:

@@ -25,8 +25,9 @@ OPTIONS = {
     "step": """(Step, optional): the smooth approximation of "is the probability above the
         threshold?", from `anyloss.steps`. The default, `Uniform()`, is the probability itself, so
         that perfect and confident predictions have loss 0.""",
-    "threshold": """(float, optional): the threshold of the default step. It cannot be combined
-        with `step`, which has a threshold of its own. Default: 0.5.""",
+    "threshold": """(float or sequence of float, optional): the threshold of the default step, or
+        one threshold for each label, also of a `step`. A single number cannot be combined with
+        `step`, which has a threshold of its own. Default: 0.5.""",
     "thresholds": """(sequence of float, optional): several thresholds. The score is the mean of
         the scores at each of them.""",
     "average": """(str or None): how several classes or labels are combined: `"macro"`, `"micro"`,
@@ -84,6 +85,9 @@ OPTIONS = {
         combined: `"mean"` (in Keras also `"sum_over_batch_size"`), `"sum"`, or `"none"` for one
         number per sample. Weights per sample multiply the losses that are not averaged.
         Default: {reduction}.""",
+    "top_k": """(int): for hard scores of several classes. A decision is right if the class of the
+        label is among the `top_k` highest scores; else it is for the class of the highest score, as
+        in torchmetrics. The loss ignores it. Default: 1.""",
     "soft_labels": """(bool): whether labels between 0 and 1 (such as a teacher's probabilities)
         are matched, so that the loss is smallest where the probability equals the label.
         Default: False.""",

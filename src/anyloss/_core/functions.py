@@ -21,6 +21,7 @@ from anyloss._core.choices import (
 from anyloss._core.counts import Counts, count, decisions, pair, shaped_counts
 from anyloss._core.documents import documented
 from anyloss._core.gradient import class_derivatives
+from anyloss._core.per_label import at_threshold
 from anyloss._core.scoring import check_average, check_finite, check_number, score_counts
 from anyloss._core.shapes import Layout, Samples, as_scores, prepare
 from anyloss.metrics import Metric, MetricSpec
@@ -31,6 +32,7 @@ from anyloss.steps import DEFAULT, Hard, Step
 @documented
 def counts(
     y_true: Array, y_score: Array, step: Step = Hard(), *,
+    threshold: float | Sequence[float] | None = None,
     from_logits: bool = False, activation: Activation = "auto", squared: bool = False,
     weight: Array | None = None, task: Task = "auto", class_axis: int | None = None,
     per_sample: PerSample = False, soft_labels: bool = False, ignore_index: int | None = None,
@@ -46,6 +48,8 @@ def counts(
             both classes by their shares.
         step (Step): how a probability becomes a decision. The default, `Hard()`, is
             `p > 0.5`, or the class of the highest score.
+        threshold (float or sequence of float, optional): another threshold of the step, or one for
+            each label.
 
     Shape:
         - `y_true` and `y_score`: `(n,)` or `(n, 1, ...)` for a binary task, `(n, C, ...)` for
@@ -73,6 +77,7 @@ def counts(
         task=task, class_axis=class_axis, soft_labels=soft_labels, ignore_index=ignore_index,
     )  # fmt: skip
     found = prepare(y_true, y_score, options, weight=weight)
+    step = at_threshold(step, threshold)
     cells = shaped_counts(count(found, step, options, NUMPY), found.layout)
     return cells if np.ndim(cells.tp) else Counts(*map(float, cells))
 
@@ -80,12 +85,14 @@ def counts(
 @documented
 def score(
     y_true: Array, y_score: Array, metric: MetricSpec | Metric = "f1", step: Step = Hard(), *,
+    threshold: float | Sequence[float] | None = None,
     average: str | None = "auto", smooth: float = 0.0, from_logits: bool = False,
     activation: Activation = "auto", squared: bool = False,
     weight: Array | None = None, task: Task = "auto", class_axis: int | None = None,
     classes: Sequence[int] | None = None, include_background: bool = True,
     class_weights: ClassWeights | None = None, per_sample: PerSample = False,
     zero_division: ZeroDivision = "auto", reduction: Reduction = "mean",
+    top_k: int = 1,
     soft_labels: bool = False, ignore_index: int | None = None,
 ) -> Array:  # fmt: skip
     """Compute a metric of scores and labels.
@@ -97,6 +104,8 @@ def score(
     Args:
         step (Step): how a probability becomes a decision. The default, `Hard()`, is
             `p > 0.5`, or the class of the highest score.
+        threshold (float or sequence of float, optional): another threshold of the step, or one for
+            each label.
 
     Shape:
         - `y_true` and `y_score`: `(n,)` or `(n, 1, ...)` for a binary task, `(n, C, ...)` for
@@ -118,13 +127,17 @@ def score(
         >>> score([0, 1, 2], [[0.8, 0.1, 0.1], [0.2, 0.7, 0.1], [0.5, 0.2, 0.3]], "recall")
         0.6666666666666666
     """
-    hard = isinstance(step, Hard)
+    hard, step = isinstance(step, Hard), at_threshold(step, threshold)
+    if top_k != 1 and not (hard and threshold is None):
+        raise ValueError(
+            f"top_k is for the hard decisions of classes, Hard(); got top_k={top_k!r} and {step!r}"
+        )
     chosen, found, options = _read(
         y_true, y_score, metric, smooth, weight, average=average, from_logits=from_logits,
         activation=activation, squared=squared,
         per_sample=per_sample, task=task, class_axis=class_axis, classes=classes,
         include_background=include_background, class_weights=class_weights,
-        zero_division=zero_division, reduction=reduction, soft_labels=soft_labels,
+        zero_division=zero_division, reduction=reduction, top_k=top_k, soft_labels=soft_labels,
         ignore_index=ignore_index,
     )  # fmt: skip
     cells = count(found, step, options, NUMPY)
@@ -139,6 +152,7 @@ def score(
 @documented
 def gradient(
     y_true: Array, y_score: Array, metric: MetricSpec | Metric = "f1", step: Step = DEFAULT, *,
+    threshold: float | Sequence[float] | None = None,
     average: str | None = "auto", smooth: float = 0.0, from_logits: bool = False,
     activation: Activation = "auto", squared: bool = False,
     weight: Array | None = None, task: Task = "auto", class_axis: int | None = None,
@@ -154,6 +168,8 @@ def gradient(
     `a_i = step(p_i)`. Multiply by -1 for the gradient of the loss.
 
     Args:
+        threshold (float or sequence of float, optional): another threshold of the step, or one for
+            each label.
 
     Shape:
         - `y_true` and `y_score`: `(n,)` or `(n, 1, ...)` for a binary task, `(n, C, ...)` for
@@ -182,7 +198,7 @@ def gradient(
         zero_division=zero_division, reduction=reduction, soft_labels=soft_labels,
         ignore_index=ignore_index,
     )  # fmt: skip
-    lay, y = found.layout, found.y
+    lay, y, step = found.layout, found.y, at_threshold(step, threshold)
     cells = count(found, step, options, NUMPY)
     score, d_positive, d_negative = class_derivatives(
         cells, chosen, lay, smooth, found.sample_weight

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from numbers import Real
 from typing import Any, NamedTuple, TypedDict, TypeVar
 
 from anyloss._core.choices import (
@@ -21,6 +22,7 @@ from anyloss._core.choices import (
 from anyloss._core.counts import check_soft_labels
 from anyloss._core.documents import documented
 from anyloss._core.formula import CELLS
+from anyloss._core.per_label import at_threshold
 from anyloss._core.scoring import check_average, check_form, check_number
 from anyloss._core.step import Step, check_step
 from anyloss.metrics import Metric, MetricSpec
@@ -32,7 +34,7 @@ class SharedSettings(TypedDict, total=False):
     """The arguments that all losses share besides the metric, by name and type."""
 
     step: Step | None
-    threshold: float | None
+    threshold: float | Sequence[float] | None
     thresholds: Sequence[float] | None
     average: str | None
     smooth: float
@@ -48,6 +50,7 @@ class SharedSettings(TypedDict, total=False):
     per_sample: PerSample
     zero_division: ZeroDivision
     form: Form
+    top_k: int
     soft_labels: bool
     ignore_index: int | None
     validate: bool
@@ -109,7 +112,7 @@ def make_settings(
     metric: MetricSpec | Metric = "f1",
     *,
     step: Step | None = None,
-    threshold: float | None = None,
+    threshold: float | Sequence[float] | None = None,
     thresholds: Sequence[float] | None = None,
     average: str | None = "auto",
     smooth: float = 0.0,
@@ -126,6 +129,7 @@ def make_settings(
     zero_division: ZeroDivision = "auto",
     form: Form = "linear",
     reduction: Reduction = "mean",
+    top_k: int = 1,
     soft_labels: bool = False,
     ignore_index: int | None = None,
     validate: bool = True,
@@ -159,7 +163,7 @@ def make_settings(
         per_sample=per_sample, task=task,
         class_axis=class_axis, classes=classes, include_background=include_background,
         class_weights=class_weights, zero_division=zero_division, form=form,
-        reduction=reduction, soft_labels=soft_labels, ignore_index=ignore_index,
+        reduction=reduction, top_k=top_k, soft_labels=soft_labels, ignore_index=ignore_index,
         validate=validate,
     )  # fmt: skip
     steps = make_steps(step, threshold, thresholds)
@@ -211,12 +215,20 @@ def check_merged(name: str, given: Mapping[str, object], average: str | None) ->
 
 
 def make_steps(
-    step: Step | None, threshold: float | None, thresholds: Sequence[float] | None
+    step: Step | None,
+    threshold: float | Sequence[float] | None,
+    thresholds: Sequence[float] | None,
 ) -> tuple[Step, ...]:
     """The step, or one step per threshold."""
     if step is not None:
         check_step(step)
-    if threshold is not None and (step is not None or thresholds is not None):
+    single = isinstance(threshold, Real)
+    if threshold is not None and thresholds is not None and not single:
+        raise ValueError(
+            "threshold= with one number per label cannot be combined with thresholds=; got "
+            f"{threshold!r} and {thresholds!r}. Leave out one of the two"
+        )
+    if single and (step is not None or thresholds is not None):
         raise ValueError(
             f"threshold={threshold} sets the threshold of the default step, and cannot be combined "
             "with step= or thresholds=. Set it in the step, as in "
@@ -224,7 +236,7 @@ def make_steps(
         )
     base = DEFAULT if step is None else step
     if thresholds is None:
-        return (base if threshold is None else base.at(threshold),)
+        return (at_threshold(base, threshold),)
     if isinstance(thresholds, str) or not isinstance(thresholds, Iterable):
         raise TypeError(f"thresholds must be a sequence of numbers; got {thresholds!r}")
     steps = tuple(base.at(float(each)) for each in thresholds)

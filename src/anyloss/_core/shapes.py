@@ -127,6 +127,11 @@ task='multiclass'
     by_class = bool(options.of_classes)
     average = resolve_average(options.average, task, classes, own_form, by_class)
     counted = counted_classes(options, average, 2 if task == "binary" else classes)
+    if options.top_k > 1 and (task != "multiclass" or options.top_k > classes):
+        raise ValueError(
+            "top_k above 1 is for task='multiclass' with at least as many classes; got "
+            f"top_k={options.top_k}, task={task!r} and {classes} columns"
+        )
     per_sample = options.per_sample or average == "samples"
     return Layout(
         task, average, classes, index_target, axis, per_sample, options.zero_division, counted,

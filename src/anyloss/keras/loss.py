@@ -15,6 +15,7 @@ from anyloss._core.backend import Array
 from anyloss._core.choices import Activation, ClassWeights, Form, PerSample, Task, ZeroDivision
 from anyloss._core.counts import Counts, count, cross_entropy_sums
 from anyloss._core.documents import documented
+from anyloss._core.per_label import at_threshold
 from anyloss._core.scoring import check_finite, loss_of_counts
 from anyloss.keras.batch import BACKENDS, counting, dtype_of, make_samples
 from anyloss.keras.config import Configured, register
@@ -96,7 +97,7 @@ class AnyLoss(Configured, keras.losses.Loss):  # type: ignore[misc]
     def __init__(
         self, scale_or_metric: float | MetricSpec | Metric | None = None, *,
         metric: MetricSpec | Metric | None = None, amplifying_scale: float | None = None,
-        step: Step | None = None, threshold: float | None = None,
+        step: Step | None = None, threshold: float | Sequence[float] | None = None,
         thresholds: Sequence[float] | None = None,
         average: str | None = "auto", smooth: float = 0.0, cross_entropy: float = 0.0,
         from_logits: bool = False, activation: Activation = "auto", squared: bool = False,
@@ -104,9 +105,9 @@ class AnyLoss(Configured, keras.losses.Loss):  # type: ignore[misc]
         classes: Sequence[int] | None = None, include_background: bool = True,
         class_weights: ClassWeights | None = None, per_sample: PerSample = False,
         zero_division: ZeroDivision = "auto", form: Form = "linear",
-        soft_labels: bool = False, ignore_index: int | None = None, validate: bool = True,
-        name: str | None = None, reduction: str | None = "sum_over_batch_size",
-        dtype: Any = None, **params: float,
+        top_k: int = 1, soft_labels: bool = False, ignore_index: int | None = None,
+        validate: bool = True, name: str | None = None,
+        reduction: str | None = "sum_over_batch_size", dtype: Any = None, **params: float,
     ) -> None:  # fmt: skip
         keras.losses.Loss.__init__(self, name=name, reduction=reduction, dtype=dtype)
         if isinstance(scale_or_metric, Real):
@@ -127,7 +128,7 @@ class AnyLoss(Configured, keras.losses.Loss):  # type: ignore[misc]
             if threshold is None or thresholds is not None:
                 scaled = {"step": amplified}
             else:
-                scaled = {"step": amplified.at(threshold), "threshold": None}
+                scaled = {"step": at_threshold(amplified, threshold), "threshold": None}
         arguments = {
             "step": step, "threshold": threshold, "thresholds": thresholds, "average": average,
             "smooth": smooth, "cross_entropy": cross_entropy, "from_logits": from_logits,
@@ -135,6 +136,7 @@ class AnyLoss(Configured, keras.losses.Loss):  # type: ignore[misc]
             "task": task, "class_axis": class_axis, "classes": classes,
             "include_background": include_background, "class_weights": class_weights,
             "per_sample": per_sample, "zero_division": zero_division, "form": form,
+            "top_k": top_k,
             "soft_labels": soft_labels,
             "ignore_index": ignore_index, "validate": validate,
         }  # fmt: skip

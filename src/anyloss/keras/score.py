@@ -33,8 +33,8 @@ class Score(Configured, keras.metrics.Metric):  # type: ignore[misc]
     Args:
         step (Step, optional): a step, of which only the threshold has an effect. Default: a step
             with the threshold 0.5.
-        threshold (float, optional): the threshold of the decisions, instead of `step`.
-            Default: 0.5.
+        threshold (float or sequence of float, optional): the threshold of the decisions, instead of
+            `step`, or one threshold for each label. Default: 0.5.
         name (str, optional): the name in Keras' logs and history. Default: the name of the metric,
             such as `"f1"`, which gives `"f1"` and `"val_f1"`.
 
@@ -56,19 +56,19 @@ class Score(Configured, keras.metrics.Metric):  # type: ignore[misc]
 
     def __init__(
         self, metric: MetricSpec | Metric = "f1", *, step: Step | None = None,
-        threshold: float | None = None, average: str | None = "auto", from_logits: bool = False,
-        activation: Activation = "auto", task: Task = "auto", class_axis: int | None = -1,
-        classes: Sequence[int] | None = None, include_background: bool = True,
-        class_weights: ClassWeights | None = None, zero_division: ZeroDivision = "auto",
-        ignore_index: int | None = None, validate: bool = True, name: str | None = None,
-        dtype: Any = None, **params: float,
+        threshold: float | Sequence[float] | None = None, average: str | None = "auto",
+        from_logits: bool = False, activation: Activation = "auto", task: Task = "auto",
+        class_axis: int | None = -1, classes: Sequence[int] | None = None,
+        include_background: bool = True, class_weights: ClassWeights | None = None,
+        zero_division: ZeroDivision = "auto", top_k: int = 1, ignore_index: int | None = None,
+        validate: bool = True, name: str | None = None, dtype: Any = None, **params: float,
     ) -> None:  # fmt: skip
         check_merged("Score", params, average)
         arguments = {
             "step": step, "threshold": threshold, "average": average, "from_logits": from_logits,
             "activation": activation, "task": task, "class_axis": class_axis, "classes": classes,
             "include_background": include_background, "class_weights": class_weights,
-            "zero_division": zero_division,
+            "zero_division": zero_division, "top_k": top_k,
             "ignore_index": ignore_index, "validate": validate,
         }  # fmt: skip
         self.configure(metric, params, arguments)

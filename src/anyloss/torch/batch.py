@@ -16,6 +16,7 @@ from anyloss._core.choices import Options
 from anyloss._core.counts import Counts, cross_entropy_sums
 from anyloss._core.counts import count as count_samples
 from anyloss._core.options import Settings
+from anyloss._core.per_label import PerLabel
 from anyloss._core.shapes import Layout, Samples, arrange, check_weight, distributions, layout
 from anyloss.steps import Amplified, Step
 
@@ -71,8 +72,8 @@ class Batch(NamedTuple):
 
         Compilers, `torch.func`, labels or weights that need gradients, one score per class unless
         the task is multilabel with all labels, one loss per sample, squared decisions, another
-        activation than that of the task, other steps for several classes, and devices without
-        double precision take the plain path instead.
+        activation than that of the task, one threshold per label, other steps for several classes,
+        and devices without double precision take the plain path instead.
         """
         lay, w = self.layout, self.weight
         plain = self.target.requires_grad or (w is not None and w.requires_grad)
@@ -81,6 +82,8 @@ class Batch(NamedTuple):
         if lay.average is None and (lay.task != "multilabel" or lay.counted is not None):
             return False
         if lay.reduction == "none" or lay.activation != "auto" or self.options.squared:
+            return False
+        if isinstance(step, PerLabel):
             return False
         amplified = type(step) is Amplified and step.threshold == 0.5
         return lay.task != "multiclass" or step.is_identity or amplified

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from torch import Tensor
 
 from anyloss._core.choices import Activation, PerSample, Task
@@ -15,10 +17,10 @@ from anyloss.torch.batch import BACKENDS, count, make_samples, read_batch
 @documented
 def soft_counts(
     input: Tensor, target: Tensor, weight: Tensor | None = None, *,
-    step: Step | None = None, threshold: float | None = None, from_logits: bool = True,
-    activation: Activation = "auto", squared: bool = False, task: Task = "auto",
-    class_axis: int | None = None, per_sample: PerSample = False, soft_labels: bool = False,
-    ignore_index: int | None = None, validate: bool = True,
+    step: Step | None = None, threshold: float | Sequence[float] | None = None,
+    from_logits: bool = True, activation: Activation = "auto", squared: bool = False,
+    task: Task = "auto", class_axis: int | None = None, per_sample: PerSample = False,
+    soft_labels: bool = False, ignore_index: int | None = None, validate: bool = True,
 ) -> Counts:  # fmt: skip
     """The soft counts of a batch, with gradients, for metrics and losses of one's own.
 

@@ -179,7 +179,7 @@ class AnyLoss(nn.Module):
 
     def __init__(
         self, metric: MetricSpec | Metric = "f1", *,
-        step: Step | None = None, threshold: float | None = None,
+        step: Step | None = None, threshold: float | Sequence[float] | None = None,
         thresholds: Sequence[float] | None = None, average: str | None = "auto",
         smooth: float = 0.0, cross_entropy: float = 0.0, from_logits: bool = True,
         activation: Activation = "auto", squared: bool = False, task: Task = "auto",
@@ -187,7 +187,7 @@ class AnyLoss(nn.Module):
         include_background: bool = True,
         class_weights: ClassWeights | None = None, per_sample: PerSample = False,
         zero_division: ZeroDivision = "auto", form: Form = "linear",
-        reduction: Reduction = "mean", soft_labels: bool = False,
+        reduction: Reduction = "mean", top_k: int = 1, soft_labels: bool = False,
         ignore_index: int | None = None, validate: bool = True,
         sync: bool | None = None, group: dist.ProcessGroup | None = None,
         memory: float | None = None, **params: float,
@@ -199,8 +199,8 @@ class AnyLoss(nn.Module):
             activation=activation, squared=squared, task=task,
             class_axis=class_axis, classes=classes, include_background=include_background,
             class_weights=class_weights, per_sample=per_sample, zero_division=zero_division,
-            form=form, reduction=reduction, soft_labels=soft_labels, ignore_index=ignore_index,
-            validate=validate, **params,
+            form=form, reduction=reduction, top_k=top_k, soft_labels=soft_labels,
+            ignore_index=ignore_index, validate=validate, **params,
         )  # fmt: skip
         self.sync, self.group = sync, group
         if memory is not None and self.settings.options.by_sample:

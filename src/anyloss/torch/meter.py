@@ -32,8 +32,8 @@ class ScoreMeter:
     Args:
         step (Step, optional): a step, of which only the threshold has an effect. Default: a step
             with the threshold 0.5.
-        threshold (float, optional): the threshold of the decisions, instead of `step`.
-            Default: 0.5.
+        threshold (float or sequence of float, optional): the threshold of the decisions, instead of
+            `step`, or one threshold for each label. Default: 0.5.
 
     Shape:
         - input, target, weight: as in `AnyLoss`.
@@ -53,12 +53,13 @@ class ScoreMeter:
 
     def __init__(
         self, metric: MetricSpec | Metric = "f1", *,
-        step: Step | None = None, threshold: float | None = None, average: str | None = "auto",
+        step: Step | None = None, threshold: float | Sequence[float] | None = None,
+        average: str | None = "auto",
         from_logits: bool = True, activation: Activation = "auto", task: Task = "auto",
         class_axis: int | None = None,
         classes: Sequence[int] | None = None, include_background: bool = True,
         class_weights: ClassWeights | None = None,
-        zero_division: ZeroDivision = "auto", ignore_index: int | None = None,
+        zero_division: ZeroDivision = "auto", top_k: int = 1, ignore_index: int | None = None,
         validate: bool = True, **params: float,
     ) -> None:  # fmt: skip
         check_merged("ScoreMeter", params, average)
@@ -67,7 +68,7 @@ class ScoreMeter:
             find_metric(metric, **params), step=step, threshold=threshold, average=average,
             from_logits=from_logits, activation=activation, task=task, class_axis=class_axis,
             classes=classes, include_background=include_background, class_weights=class_weights,
-            zero_division=zero_division, ignore_index=ignore_index, validate=validate,
+            zero_division=zero_division, top_k=top_k, ignore_index=ignore_index, validate=validate,
         )  # fmt: skip
         self.reset()
 
