@@ -114,8 +114,8 @@ def test_it_has_every_option_of_the_meter():
     assert "Default: a step" in Score.__doc__  # the text of the meter, not that of the losses
     with pytest.raises(ValueError, match="takes no per_sample="):
         Score(per_sample=True)
-    with pytest.raises(TypeError, match="did you mean 'threshold'"):
-        Score(threshol=0.3)
+    with pytest.raises(TypeError, match="did you mean 'from_logits'"):
+        Score(from_logit=True)
     assert repr(Score("mcc", threshold=0.3)) == repr(ScoreMeter("mcc", threshold=0.3)).replace(
         "ScoreMeter", "Score"
     )
