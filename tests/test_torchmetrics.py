@@ -94,6 +94,8 @@ OPTIONS = [
     ("Binary", {"threshold": 0.3}),
     ("Multilabel", {"average": None, "ignore_index": 0}),
     ("Multiclass", {"metric": "mcc", "ignore_index": 2}),
+    ("Multiclass", {"include_background": False, "class_weights": [1.0, 2.0, 5.0]}),
+    ("Multilabel", {"classes": [2, 0], "average": None}),
     ("Multiclass", {"metric": "tp / (tp + 0.3*fp + 2*fn)", "average": "weighted"}),
 ]
 

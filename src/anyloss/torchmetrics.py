@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, get_args
 
 import torch
 import torch.distributed as dist
@@ -20,9 +20,10 @@ except ModuleNotFoundError as error:
         "'anyloss[torchmetrics]'"
     ) from error
 
+from anyloss._core.choices import Task
 from anyloss._core.counts import Counts
 from anyloss._core.options import Settings, shows_options_of
-from anyloss._core.shapes import TASKS, Layout, layout
+from anyloss._core.shapes import Layout, layout
 from anyloss.metrics import Metric, MetricSpec
 from anyloss.torch.batch import wide
 from anyloss.torch.meter import NO_BATCH, ScoreMeter, check_same_task, count_batch, score_of
@@ -30,6 +31,7 @@ from anyloss.torch.meter import NO_BATCH, ScoreMeter, check_same_task, count_bat
 __all__ = ["Score"]
 
 Gather = Callable[..., list[Tensor]]
+TASKS: tuple[Task, ...] = get_args(Task)
 
 
 @shows_options_of(ScoreMeter)
@@ -140,7 +142,7 @@ class Score(torchmetrics.Metric):
                 f"the counts must have been made with the options of {self}; got a state that was "
                 "made with others. Load it into a Score of the same options"
             )
-        options = self.settings.options._replace(task=TASKS[task], class_axis=None)  # type: ignore[arg-type]
+        options = self.settings.options._replace(task=TASKS[task], class_axis=None)
         shape = (1, classes)
         target = shape[:1] if options.task == "multiclass" else shape
         return layout(shape, target, True, options, self.settings.metric.has_own_form)
