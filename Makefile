@@ -10,7 +10,8 @@ KERAS_TESTS := tests/keras tests/peers/test_keras.py tests/test_agreement.py tes
 # - a test compares with scipy.stats.bootstrap(rng=), which SciPy has from 1.15 on;
 # - a test expects equal bits, but NumPy 1.26 rounds a product differently by the number of its rows.
 OLDEST_TESTS := tests/core tests/recipe tests/boosting tests/tabular tests/report tests/cli \
-	tests/benchmark tests/torch tests/test_sklearn.py tests/test_agreement.py tests/peers/test_imblearn.py \
+	tests/benchmark tests/torch tests/test_sklearn.py tests/test_torchmetrics.py tests/test_agreement.py \
+	tests/peers/test_imblearn.py \
 	-k "not (test_boosting_estimators and equivalence) and not bootstrap_of_the_rows \
 	and not depend_on_the_parts"
 INSTALL := pip install --quiet --disable-pip-version-check

@@ -8,7 +8,8 @@ import toy
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from anyloss.torch import AnyLoss, ScoreMeter
+from anyloss.torch import AnyLoss
+from anyloss.torchmetrics import Score
 
 
 class Module(lightning.LightningModule):
@@ -16,17 +17,14 @@ class Module(lightning.LightningModule):
         super().__init__()
         self.model = toy.model()
         self.loss = AnyLoss("f1", cross_entropy=0.1)
-        self.meter = ScoreMeter("f1")
+        self.score = Score("f1")
 
     def training_step(self, batch: tuple[Tensor, Tensor], index: int) -> Tensor:
         x, y = batch
         logits = self.model(x)
-        self.meter.update(logits.detach(), y)
+        self.score.update(logits, y)
+        self.log("f1", self.score, on_step=False, on_epoch=True)  # that of all processes
         return self.loss(logits, y)  # F1 of the samples of all processes
-
-    def on_train_epoch_end(self) -> None:
-        self.log("f1", self.meter.compute(sync=True).float(), sync_dist=True)
-        self.meter.reset()
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         return torch.optim.SGD(self.parameters(), toy.RATE)

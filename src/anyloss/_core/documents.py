@@ -170,10 +170,11 @@ def describes_loss(own: Documented) -> Documented:
     return own
 
 
-def documented(own: Documented) -> Documented:
+def documented(own: Documented, base: Callable[..., Any] | None = None) -> Documented:
     """Complete the `Args` section of a docstring with the options that it does not describe.
 
-    The entries get the order of the signature.
+    Their texts are those of a base, if it is given, or else of `OPTIONS`. The entries get the order
+    of the signature.
 
     >>> @documented
     ... def loss(scores, *, smooth=0.0):
@@ -194,21 +195,31 @@ def documented(own: Documented) -> Documented:
     if "Args:" not in lines:
         return own
     first = lines.index("Args:") + 1
-    end = next((k for k in range(first, len(lines)) if not lines[k].strip()), len(lines))
-    entries: dict[str, list[str]] = {}
-    for line in lines[first:end]:
-        if found := re.match(r" {4}\**(\w+) \(", line):
-            entries[found[1]] = []
-        entries[next(reversed(entries))].append(line)
+    entries = _entries(lines[first:])
+    end = first + sum(map(len, entries.values()))
+    theirs = _sections(base.__doc__ or "").get("Args", "") if base is not None else ""
+    given = _entries(theirs.split("\n")[1:])
     parameters = inspect.signature(own).parameters
     for name in parameters:
-        if name in OPTIONS:
-            entries.setdefault(name, [_entry(parameters[name])])
+        if name in given or name in OPTIONS:
+            entries.setdefault(name, given.get(name) or [_entry(parameters[name])])
     known = [name for name in parameters if name in entries]
     ordered = [*known, *(name for name in entries if name not in known)]
     section = [line for name in ordered for line in entries[name]]
     own.__doc__ = "\n".join([*lines[:first], *section, *lines[end:]])
     return own
+
+
+def _entries(lines: list[str]) -> dict[str, list[str]]:
+    """The lines of each parameter in a section, up to the first empty line."""
+    entries: dict[str, list[str]] = {}
+    for line in lines:
+        if not line.strip():
+            break
+        if found := re.match(r" {4}\**(\w+) \(", line):
+            entries[found[1]] = []
+        entries[next(reversed(entries))].append(line)
+    return entries
 
 
 def _entry(parameter: inspect.Parameter) -> str:

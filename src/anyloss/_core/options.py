@@ -83,7 +83,7 @@ def shows_options_of(base: Callable[..., Any], *hidden: str) -> Callable[[Shown]
         shared = inspect.signature(base).parameters.values()
         rest = [x for x in shared if x.kind is x.KEYWORD_ONLY and x.name not in names]
         own.__signature__ = inspect.Signature([*mine, *rest])  # type: ignore[attr-defined]
-        return documented(own)
+        return documented(own, base)
 
     return show
 

@@ -40,14 +40,14 @@ def _backend(dtype: torch.dtype) -> Backend:
     )
 
 
-def _wide(x: Tensor) -> torch.dtype:
+def wide(x: Tensor) -> torch.dtype:
     """The type of counts: double, except on Apple's accelerator, which has no double."""
     return x.dtype if x.device.type == "mps" else torch.float64
 
 
 def _exact_sum(x: Tensor, axis: int) -> Tensor:
     # Hard decisions are whole numbers, and float32 loses whole samples above 16 million.
-    return x.sum(axis, keepdim=True, dtype=_wide(x))
+    return x.sum(axis, keepdim=True, dtype=wide(x))
 
 
 BACKENDS = {dtype: _backend(dtype) for dtype in (torch.float32, torch.float64)}
@@ -240,7 +240,7 @@ def make_samples(batch: Batch, backend: Backend) -> Samples:
 def count(samples: Samples, step: Step, options: Options, backend: Backend) -> Counts:
     """The counts of samples under a step, in double, with axes `(samples, 1, classes)`."""
     # A metric multiplies counts, which overflows in float32 for large weights.
-    return Counts(*(x.to(_wide(x)) for x in count_samples(samples, step, options, backend)))
+    return Counts(*(x.to(wide(x)) for x in count_samples(samples, step, options, backend)))
 
 
 def entropy_sums(batch: Batch) -> Tensor:

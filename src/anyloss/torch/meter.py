@@ -11,7 +11,7 @@ from torch import Tensor
 from anyloss._core.choices import Activation, ClassWeights, Task, ZeroDivision
 from anyloss._core.counts import Counts
 from anyloss._core.documents import documented
-from anyloss._core.options import check_merged, check_names, make_settings
+from anyloss._core.options import Settings, check_merged, check_names, make_settings
 from anyloss._core.scoring import score_counts
 from anyloss._core.shapes import Layout
 from anyloss.metrics import Metric, MetricSpec
@@ -19,6 +19,36 @@ from anyloss.metrics import metric as find_metric
 from anyloss.steps import Step
 from anyloss.torch.batch import BACKENDS, hard_count, read_batch
 from anyloss.torch.sync import exchange, ranks
+
+NO_BATCH = (
+    "compute() needs at least one batch; got no batch. Call update(input, target) first, with "
+    "empty tensors if there are no samples"
+)
+
+
+def count_batch(
+    input: Tensor, target: Tensor, weight: Tensor | None, settings: Settings
+) -> tuple[Counts, Layout]:
+    """The counts of the hard decisions of a batch, and the meaning of its shapes."""
+    batch = read_batch(input, target, weight, settings)
+    return hard_count(batch, settings.steps[0])[0], batch.layout
+
+
+def check_same_task(given: Sequence[tuple[str, int]]) -> None:
+    """Refuse to merge the counts of batches that differ in their task or number of classes."""
+    (task, classes), *others = given
+    for other, number in others:
+        if (other, number) != (task, classes):
+            raise ValueError(
+                f"all batches must have one task and number of classes; expected {task} with "
+                f"{classes}, got {other} with {number}. Call reset() before another task"
+            )
+
+
+def score_of(counts: Counts, lay: Layout, settings: Settings) -> Tensor:
+    """The score of merged counts."""
+    score: Tensor = score_counts(counts, settings.metric, lay, BACKENDS[counts.tp.dtype], hard=True)
+    return score
 
 
 @documented
@@ -86,16 +116,11 @@ class ScoreMeter:
             target (Tensor): the labels.
             weight (Tensor, optional): one weight per sample, or weights of the target's shape.
         """
-        batch = read_batch(input, target, weight, self.settings)
-        if self._layout is not None and self._layout[:3] != batch.layout[:3]:
-            raise ValueError(
-                "all batches must have one task and number of classes; expected "
-                f"{self._layout.task} with {self._layout.classes}, got {batch.layout.task} with "
-                f"{batch.layout.classes}. Call reset() before another task"
-            )
-        fresh, _ = hard_count(batch, self.settings.steps[0])
+        fresh, lay = count_batch(input, target, weight, self.settings)
+        if self._layout is not None:
+            check_same_task([(x.task, x.classes) for x in (self._layout, lay)])
         self.counts = fresh if self.counts is None else self.counts + fresh
-        self._layout = batch.layout
+        self._layout = lay
 
     def compute(self, *, sync: bool = False, group: dist.ProcessGroup | None = None) -> Tensor:
         """The metric of all batches since the last `reset`.
@@ -110,17 +135,11 @@ class ScoreMeter:
             Tensor: a scalar, or one score per class with `average=None`.
         """
         if self.counts is None or self._layout is None:
-            raise ValueError(
-                "compute() needs at least one batch; got no batch. Call update(input, target) "
-                "first, with empty tensors if there are no samples"
-            )
+            raise ValueError(NO_BATCH)
         counts = self.counts
         if ranks(sync, group) > 1:
             counts = Counts(*exchange(torch.stack(tuple(counts)), group))
-        score: Tensor = score_counts(
-            counts, self.settings.metric, self._layout, BACKENDS[counts.tp.dtype], hard=True
-        )
-        return score
+        return score_of(counts, self._layout, self.settings)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.settings.describe()})"
