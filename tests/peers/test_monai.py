@@ -15,7 +15,6 @@ from anyloss.torch import AnyLoss, any_loss
 
 DIFFERENT = [
     ("DiceLoss(weight=...)", "class losses times weights over C; class_weights is a weighted mean"),
-    ("GeneralizedDiceLoss(tanh), 0.99970", "its smoothing is added after the weights"),
     ("smooth_nr != smooth_dr or large", "not smooth= (each cell): a formula metric expresses it"),
     ("MaskedDiceLoss before MONAI 1.6", "masked logits became 0, counted as p = 0.5; now a weight"),
     ("MCCLoss of one class, not perfect", "1, by 0/0: zero_division=0 here; perfect is 0: 1 here"),
@@ -167,6 +166,33 @@ def test_generalised_dice_is_the_micro_average_with_weights(data, act, w_type, f
     loss = AnyLoss("f1", task="multilabel", average="micro", per_sample=True, **OFF)
     value = loss(p, y, volumes(y, w_type, batch=False))
     assert value.item() == pytest.approx(figure, abs=1e-4)
+
+
+# MONAI tests/losses/test_generalized_dice_loss.py: the smoothing is added after the weights, and
+# class_weights= gives a single class the weight 1, so the weights are those of the samples here.
+SMOOTHED = [
+    (MASK_B, torch.sigmoid, 0.416597),
+    (SOFT, torch.nn.Identity(), 0.307748),
+    (MASK_B, torch.tanh, 0.99970),
+]
+
+
+@pytest.mark.parametrize(("data", "act", "figure"), SMOOTHED)
+def test_generalised_dice_of_one_class_with_its_smoothing(data, act, figure):
+    z, y = tensors(data)
+    loss = AnyLoss(DICE, average="micro", task="multilabel", per_sample=True, **TANH)
+    value = loss(act(z), y, volumes(y, "square", batch=False))
+    assert value.item() == pytest.approx(figure, rel=1e-5)
+
+
+def test_generalised_dice_of_an_absent_class_is_that_of_its_smoothing():
+    p, y = tensors((PERFECT[0], [[0, 0, 0], [0, 0, 0]]), "multilabel")
+    weight = torch.ones_like(y)
+    weight[:, 1:] = volumes(y[:, 1:], "square", batch=False)
+    loss = AnyLoss(
+        DICE, average="micro", task="multilabel", per_sample=True, include_background=False, **OFF
+    )
+    assert loss(p, y, weight).item() == pytest.approx(0.0, abs=1e-7)
 
 
 def generated(task, seed, absent=False):

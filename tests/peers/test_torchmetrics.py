@@ -1,7 +1,8 @@
 """torchmetrics beside anyloss: hard scores of one batch, of many batches, and of masks.
 
-Published figures come from torchmetrics' docstrings and tests (the path stands above each table).
-torchmetrics takes predicted classes or probabilities; anyloss takes probabilities.
+Published figures come from torchmetrics' tests (the path stands above each table); those of its
+docstrings are in `test_torchmetrics_figures.py`. torchmetrics takes predicted classes or
+probabilities; anyloss takes probabilities.
 """
 
 import numpy as np
@@ -22,52 +23,6 @@ DIFFERENT = [
     ("MeanIoU(per_class=True) of an absent class", "-1 there; 0, 1 or NaN here, by zero_division"),
 ]
 
-# torchmetrics src/torchmetrics/functional/classification/*.py, examples of the docstrings
-# fmt: off
-BINARY = ([0, 1, 0, 1, 0, 1], [0.11, 0.22, 0.84, 0.73, 0.33, 0.92])
-QUARTET = ([1, 1, 0, 0], [0.35, 0.85, 0.48, 0.01])
-THREE = ([2, 1, 0, 0], [[0.16, 0.26, 0.58], [0.22, 0.61, 0.17], [0.71, 0.09, 0.20], [0.05, 0.82, 0.13]])
-LABELS = ([[0, 1, 0], [1, 0, 1]], [[0.11, 0.22, 0.84], [0.73, 0.33, 0.92]])
-MASKS = ([[[0, 1], [1, 0], [0, 1]], [[1, 1], [0, 0], [1, 0]]],
-         [[[0.59, 0.91], [0.91, 0.99], [0.63, 0.04]], [[0.38, 0.04], [0.86, 0.780], [0.45, 0.37]]])
-CLASSES = ([[[0, 1], [2, 1], [0, 2]], [[1, 1], [2, 0], [1, 2]]], [[[0, 2], [2, 0], [0, 1]], [[2, 2], [2, 1], [1, 0]]])
-FOUR = ([1, 1, 2, 0], [2, 0, 2, 1])
-F2 = "fbeta(beta=2)"
-DOCSTRINGS = [
-    (QUARTET, "jaccard", "auto", 0.5), (THREE, "jaccard", "macro", 0.6667), (LABELS, "jaccard", "macro", 0.5),
-    (BINARY, F2, "auto", 0.6667), (THREE, F2, "macro", 0.7963), (THREE, F2, None, [0.5556, 0.8333, 1.0]),
-    (LABELS, F2, "macro", 0.6111), (LABELS, F2, None, [1.0, 0.0, 0.8333]),
-    (BINARY, "f1", "auto", 0.6667), (THREE, "f1", "macro", 0.7778), (THREE, "f1", None, [0.6667, 0.6667, 1.0]),
-    (LABELS, "f1", "macro", 0.5556),
-    (QUARTET, "mcc", "auto", 0.5774), (THREE, "mcc", "multiclass", 0.7), (LABELS, "mcc", "micro", 0.3333),
-    (QUARTET, "cohen_kappa", "auto", 0.5), (THREE, "cohen_kappa", "multiclass", 0.6364),
-    (BINARY, "accuracy", "auto", 0.6667), (THREE, "recall", "macro", 0.8333), (THREE, "recall", None, [0.5, 1, 1]),
-    (LABELS, "accuracy", "macro", 0.6667), (LABELS, "accuracy", None, [1.0, 0.5, 0.5]),
-    (BINARY, "specificity", "auto", 0.6667), (THREE, "specificity", "macro", 0.8889),
-    (THREE, "specificity", None, [1.0, 0.6667, 1.0]), (LABELS, "specificity", "macro", 0.6667),
-    (LABELS, "specificity", None, [1.0, 1.0, 0.0]),
-    (FOUR, "specificity", "macro", 0.6111), (FOUR, "specificity", "micro", 0.625),
-    (BINARY, "precision", "auto", 0.6667), (THREE, "precision", "macro", 0.8333),
-    (THREE, "precision", None, [1.0, 0.5, 1.0]), (LABELS, "precision", "macro", 0.5),
-    (LABELS, "precision", None, [1.0, 0.0, 0.5]),
-    (BINARY, "npv", "auto", 0.6667), (THREE, "npv", "macro", 0.8889), (THREE, "npv", None, [0.6667, 1, 1]),
-    (LABELS, "npv", "macro", 0.5), (LABELS, "npv", None, [1.0, 0.5, 0.0]),
-    (FOUR, "npv", "macro", 0.6667), (FOUR, "npv", "micro", 0.625),
-]
-SAMPLEWISE = [  # multidim_average="samplewise": the mean of the two figures
-    (MASKS, "binary", F2, [0.5882, 0.0]), (MASKS, "binary", "f1", [0.5, 0.0]),
-    (MASKS, "binary", "accuracy", [0.3333, 0.1667]), (MASKS, "binary", "specificity", [0.0, 0.3333]),
-    (MASKS, "binary", "precision", [0.4, 0.0]), (MASKS, "binary", "recall", [0.6667, 0.0]),
-    (MASKS, "binary", "npv", [0.0, 0.25]),
-    (MASKS, "multilabel", F2, [0.5556, 0.0]), (MASKS, "multilabel", "accuracy", [0.3333, 0.1667]),
-    (MASKS, "multilabel", "specificity", [0.0, 0.3333]), (MASKS, "multilabel", "precision", [0.3333, 0.0]),
-    (MASKS, "multilabel", "npv", [0.0, 0.1667]),
-    (CLASSES, "multiclass", F2, [0.4697, 0.2706]), (CLASSES, "multiclass", "recall", [0.5, 0.2778]),
-    (CLASSES, "multiclass", "specificity", [0.75, 0.6556]), (CLASSES, "multiclass", "precision", [0.3889, 0.2778]),
-    (CLASSES, "multiclass", "npv", [0.7833, 0.6556]),
-]
-# fmt: on
-
 
 def probabilities(preds, count=3):
     """Predicted classes as one-hot probabilities along axis 1."""
@@ -75,27 +30,11 @@ def probabilities(preds, count=3):
     return preds if preds.is_floating_point() else one_hot(preds, count).movedim(-1, 1).double()
 
 
-@pytest.mark.parametrize(("data", "metric", "average", "figure"), DOCSTRINGS)
-def test_score_equals_the_figure_of_the_docstring(data, metric, average, figure):
-    score = anyloss.score(
-        np.array(data[0]), probabilities(data[1]).numpy(), metric, average=average
-    )
-    np.testing.assert_allclose(score, figure, atol=1e-4)
-
-
-@pytest.mark.parametrize(("data", "task", "metric", "figures"), SAMPLEWISE)
-def test_score_per_sample_equals_the_figure_of_the_docstring(data, task, metric, figures):
-    average = "auto" if task == "binary" else "macro"
-    options = {"task": task, "average": average, "per_sample": True, "zero_division": 0}
-    if task == "multiclass":
-        options["zero_division"] = "auto"
-    score = anyloss.score(np.array(data[0]), probabilities(data[1]).numpy(), metric, **options)
-    assert score == pytest.approx(np.mean(figures), abs=1e-4)
-
-
 # torchmetrics tests/unittests/classification: f_beta, jaccard, matthews_corrcoef (test_corner_case*)
 CORNERS = [
     *[("f1", [2, 1, 0, 0], [2, 1, 0, 1], n, "macro", 0.77777779) for n in range(3, 9)],
+    ("jaccard", [0, 1, 0, 0], [0, 1, 0, 1], 3, None, [2 / 3, 0.5, 0.0]),
+    ("jaccard", [0, 1, 0, 0], [0, 1, 0, 1], 3, "macro", 0.5833333),
     ("jaccard", [0, 1], [0, 1], 10, "macro", 1.0),
     ("jaccard", [0, 1], [0, 1], 10, None, [1, 1, 0, 0, 0, 0, 0, 0, 0, 0]),
     ("mcc", [0, 0, 0], [0, 1, 2], 3, "multiclass", 0.0),
@@ -109,10 +48,16 @@ def test_score_with_absent_classes_equals_the_figure(metric, target, preds, coun
     np.testing.assert_allclose(score, figure, atol=1e-7)
 
 
-# torchmetrics tests/unittests/classification: accuracy, precision_recall, specificity (test_corner*)
+# torchmetrics tests/unittests/classification (test_corner*): accuracy, negative_predictive_value,
+# precision_recall, specificity
 @pytest.mark.parametrize(
     ("metric", "figures"),
-    [("recall", [0, 1, 1]), ("precision", [0, 1, 1]), ("specificity", [1, 1, 1])],
+    [
+        ("recall", [0, 1, 1]),
+        ("precision", [0, 1, 1]),
+        ("specificity", [1, 1, 1]),
+        ("npv", [1, 1, 1]),
+    ],
 )
 def test_score_with_an_ignored_class_equals_the_figure(metric, figures):
     y = np.array([0, 1, 2, 0, 1, 2])
@@ -197,7 +142,7 @@ def test_mean_iou_leaves_out_absent_classes():
 
 # fmt: off
 FUNCTIONS = {
-    "f1": ("f1_score", {}), F2: ("fbeta_score", {"beta": 2.0}), "jaccard": ("jaccard_index", {}),
+    "f1": ("f1_score", {}), "fbeta(beta=2)": ("fbeta_score", {"beta": 2.0}), "jaccard": ("jaccard_index", {}),
     "precision": ("precision", {}), "recall": ("recall", {}), "specificity": ("specificity", {}),
     "npv": ("negative_predictive_value", {}), "accuracy": ("accuracy", {}), "mcc": ("matthews_corrcoef", {}),
     "cohen_kappa": ("cohen_kappa", {}),
@@ -276,12 +221,20 @@ def test_multilabel_mcc_is_a_micro_average_there():
 
 
 # torchmetrics tests/unittests/classification/test_matthews_corrcoef.py: test_corner_cases
+@pytest.mark.parametrize("task", ["binary", "multilabel"])
 @pytest.mark.parametrize(("p", "y", "theirs"), [(0, 0, 1), (1, 1, 1), (0, 1, -1), (1, 0, -1)])
-def test_mcc_of_one_class_is_zero_as_in_scikit_learn(p, y, theirs):
+def test_mcc_of_one_class_is_zero_as_in_scikit_learn(p, y, theirs, task):
     metrics = pytest.importorskip("torchmetrics.functional.classification")
-    p, y = torch.full((10,), float(p)), torch.full((10,), y)
-    assert metrics.binary_matthews_corrcoef(p, y).item() == theirs
-    assert anyloss.score(y.numpy(), p.numpy(), "mcc") == 0.0
+    shape, options = ((10,), {}) if task == "binary" else ((10, 5), {"num_labels": 5})
+    p, y = torch.full(shape, float(p)), torch.full(shape, y)
+    assert getattr(metrics, f"{task}_matthews_corrcoef")(p, y, **options).item() == theirs
+    average = "auto" if task == "binary" else "micro"
+    assert anyloss.score(y.numpy(), p.numpy(), "mcc", average=average) == 0.0
+
+
+@pytest.mark.parametrize(("p", "y"), [([0] * 10, [0, 1] * 5), ([1, 0] * 5, [0] * 10)])
+def test_mcc_of_one_class_in_labels_or_decisions_is_the_figure(p, y):
+    assert anyloss.score(np.array(y), np.array(p, dtype=float), "mcc") == 0.0  # torchmetrics: 0
 
 
 def test_a_class_that_is_predicted_but_absent_counts_in_macro_recall_only():
