@@ -96,6 +96,8 @@ OPTIONS = [
     ("Multiclass", {"metric": "mcc", "ignore_index": 2}),
     ("Multiclass", {"include_background": False, "class_weights": [1.0, 2.0, 5.0]}),
     ("Multilabel", {"classes": [2, 0], "average": None}),
+    ("Multilabel", {"threshold": [0.2, 0.4, 0.6, 0.8]}),
+    ("Multiclass", {"top_k": 2, "average": None}),
     ("Multiclass", {"metric": "tp / (tp + 0.3*fp + 2*fn)", "average": "weighted"}),
 ]
 
@@ -153,14 +155,20 @@ def test_a_collection_shares_counts_where_they_are_equal_and_only_there():
 def test_two_thresholds_that_the_first_batch_does_not_tell_apart_stay_two():
     """torchmetrics' own metrics become one, which then counts with the first threshold."""
     p, y = torch.tensor([0.1, 0.9, 0.8]), torch.tensor([0, 1, 0])
-    metrics = MetricCollection(
-        {f"at_{t}": Score("f1", threshold=t / 10, from_logits=False) for t in (5, 7)}
-    )
-    metrics.update(p, y)
-    metrics.update(torch.tensor([0.6]), torch.tensor([1]))
-    found = metrics.compute()
-    assert found["at_5"].item() == pytest.approx(4 / 5)
-    assert found["at_7"].item() == pytest.approx(2 / 4)
+    for task, extra in (("binary", ()), ("multilabel", (1,))):  # a threshold, and one per label
+        metrics = MetricCollection(
+            {
+                f"at_{t}": Score(
+                    "f1", threshold=[t / 10] if extra else t / 10, from_logits=False, task=task
+                )
+                for t in (5, 7)
+            }
+        )
+        metrics.update(p.reshape(3, *extra), y.reshape(3, *extra))
+        metrics.update(torch.tensor([0.6]).reshape(1, *extra), torch.ones(1, *extra))
+        found = metrics.compute()
+        assert found["at_5"].item() == pytest.approx(4 / 5)
+        assert found["at_7"].item() == pytest.approx(2 / 4)
 
 
 def test_a_copy_a_pickle_and_a_state_go_on():
