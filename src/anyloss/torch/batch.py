@@ -245,17 +245,35 @@ def count(samples: Samples, step: Step, options: Options, backend: Backend) -> C
 
 def entropy_sums(batch: Batch) -> Tensor:
     """The sum of the cross-entropy of a batch and the sum of its weights, as two numbers."""
-    z, y, lay, options = batch.scores, batch.target, batch.layout, batch.options
-    columns = lay.task != "multiclass"
-    if not ((columns or lay.index_target) and batch.eager and options.from_logits) or batch.masked:
-        samples = make_samples(batch, BACKENDS[z.dtype])
-        sums = cross_entropy_sums(samples, options.from_logits, BACKENDS[z.dtype])
-        return torch.stack(sums)
-    if columns:
-        total = functional.binary_cross_entropy_with_logits(z, y, reduction="sum")
+    z, lay, options = batch.scores, batch.layout, batch.options
+    torchs_own = lay.task != "multiclass" or lay.index_target
+    if torchs_own and batch.eager and options.from_logits and (z.is_cpu or not batch.masked):
+        sums = _entropy_sums(batch)
+        # A sample of weight 0 may hold anything, which the sum over all samples does not allow.
+        if not batch.masked or torch.isfinite(sums.detach()).all():
+            return sums
+    samples = make_samples(batch, BACKENDS[z.dtype])
+    return torch.stack(cross_entropy_sums(samples, options.from_logits, BACKENDS[z.dtype]))
+
+
+def _entropy_sums(batch: Batch) -> Tensor:
+    """The same by PyTorch's own functions, for logits of columns or with class indices."""
+    z, y, w, ignored = batch.scores, batch.target, batch.weight, batch.options.ignore_index
+    if w is not None:
+        w = w.to(z.dtype)
+        w = w if w.shape == y.shape else w.reshape(-1, *[1] * (y.ndim - 1))
+    if ignored is not None:
+        keep = (y != ignored).to(z.dtype)
+        w, y = keep if w is None else w * keep, torch.where(y != ignored, y, 0)
+    if batch.layout.task != "multiclass":
+        total = functional.binary_cross_entropy_with_logits(z, y, weight=w, reduction="sum")
+    elif w is None:
+        total = functional.cross_entropy(z.movedim(batch.layout.class_axis, 1), y, reduction="sum")
     else:
-        total = functional.cross_entropy(z.movedim(lay.class_axis, 1), y, reduction="sum")
-    return torch.stack([total, total.new_tensor(float(z.numel() if columns else y.numel()))])
+        rows = functional.cross_entropy(z.movedim(batch.layout.class_axis, 1), y, reduction="none")
+        total = (w * rows).sum()
+    whole = total.new_tensor(float(y.numel())) if w is None else w.expand_as(y).sum()
+    return torch.stack([total, whole])
 
 
 BLOCK = 2**20  # numbers; larger blocks take more memory and are not faster

@@ -29,7 +29,7 @@ from anyloss._core.gradient import column_decisions
 from anyloss.steps import Amplified, Step
 from anyloss.torch.batch import BACKENDS, Batch, check_logits, check_part
 
-BLOCK = 262144  # numbers per thread: a few buffers of this size fit into the cache
+BLOCK = 196608  # numbers per thread: a few buffers of this size fit into the cache
 SMALL = 32768  # numbers; below, NumPy's calls are cheaper than PyTorch's
 # The largest logit up to which `a - a^2` keeps its digits.
 MODERATE = {torch.float32: 6.0, torch.float64: 14.0}
