@@ -23,8 +23,8 @@ Key = TypeVar("Key")
 PRELOAD = ["anyloss.torch", "monai.losses", "kornia.losses", "keras"]
 
 
-def batch(*shape: int, scale: float = 1.0) -> tuple[Tensor, Tensor]:
-    """Logits that know something of their labels, times a scale.
+def batch(*shape: int, margin: float = 1.5) -> tuple[Tensor, Tensor]:
+    """Normal logits, moved by a margin to the side of their labels.
 
     A tenth of the labels is positive; with an axis 1 longer than 1 they are class indices.
     """
@@ -32,11 +32,11 @@ def batch(*shape: int, scale: float = 1.0) -> tuple[Tensor, Tensor]:
     logits = torch.randn(shape)
     if len(shape) > 1 and shape[1] > 1:
         labels = torch.randint(shape[1], (shape[0], *shape[2:]))
-        logits.scatter_add_(1, labels.unsqueeze(1), torch.tensor(3.0).expand(shape))
+        logits.scatter_add_(1, labels.unsqueeze(1), torch.tensor(margin).expand(shape))
     else:
         labels = (torch.rand(shape) < 0.1).float()
-        logits.add_(labels, alpha=3.0).sub_(1.5)
-    return logits.mul_(scale).requires_grad_(), labels
+        logits.add_(labels, alpha=2 * margin).sub_(margin)
+    return logits.requires_grad_(), labels
 
 
 def forward_backward(loss: Callable[..., Tensor], logits: Tensor, *rest: Tensor) -> None:

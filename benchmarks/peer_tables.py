@@ -55,7 +55,7 @@ def shape_of(name: str) -> tuple[int, ...]:
 
 def tensors(name: str, shape: Sequence[int]) -> list[Tensor]:
     """Input, target and weight as in a case, of a shape that may differ from that of the case."""
-    logits, labels = batch(*shape, scale=4.0 if name.endswith("-confident") else 1.0)
+    logits, labels = batch(*shape, margin=10.0 if name.endswith("-fitted") else 1.5)
     return [logits, labels, torch.rand(labels.shape) + 0.5]
 
 
@@ -206,8 +206,7 @@ def trainer(
 ) -> Callable[[], None]:
     torch.manual_seed(0)
     module = model()
-    # At rate 0 all steps do the same work. Weights that fit the batch have gradients so small that
-    # the arithmetic of the network slows down.
+    # At rate 0 all steps do the same work; the time of a loss may depend on its inputs.
     optimizer = torch.optim.Adam(module.parameters(), lr=0.0)
 
     def step() -> None:

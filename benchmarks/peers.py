@@ -26,11 +26,11 @@ LIBRARIES = ["monai", "kornia", "keras", "rich"]
 # Installed without its dependencies: torchvision would pull another build of torch, and the losses
 # need none of them.
 SMP = "segmentation-models-pytorch==0.6.0"
-# The shapes of the input; the logits of a confident model are four times as large.
+# The shapes of the input. A fitted case has the logits of a model that fits its labels.
 CASES = {
-    "one column": ["256", "4096", "65536", "1000000", "1000000-confident", "4000000"],
-    "masks and volumes": ["16x1x32x32", "8x1x256x256", "8x1x256x256-confident", "2x1x64x64x64"],
-    "classes": ["4096x10", "2x21x128x128", "2x21x128x128-confident", "65536x100"],
+    "one column": ["256", "256-fitted", "4096", "65536", "1000000", "1000000-fitted", "4000000"],
+    "masks and volumes": ["16x1x32x32", "8x1x256x256", "8x1x256x256-fitted", "2x1x64x64x64"],
+    "classes": ["4096x10", "2x21x128x128", "2x21x128x128-fitted", "65536x100"],
 }
 
 
