@@ -1,5 +1,6 @@
 """JAX: transformations, devices, half precision, bad input. Values are in test_agreement."""
 
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -215,3 +216,58 @@ def test_the_unit_of_the_weights_does_not_matter_in_float32(size, metric):
     plain = jax.grad(lambda z: any_loss(z, y, metric))(z)
     ours = jax.grad(lambda z: any_loss(z, y, metric, weight=jnp.full(4, size)))(z)
     assert np.asarray(ours) == pytest.approx(np.asarray(plain), rel=1e-4)
+
+
+@pytest.mark.parametrize("step", [Uniform(), Amplified(10.0)], ids=repr)
+@pytest.mark.parametrize("shape", [(6,), (6, 1), (3, 4)])
+def test_the_second_derivatives_are_those_of_the_gradient(shape, step):
+    """`jax.hessian` against finite differences of the closed-form gradient in NumPy."""
+    rng = np.random.default_rng(0)
+    z, several = rng.normal(size=shape), shape[-1] > 1 and len(shape) > 1
+    y = rng.integers(shape[-1], size=3) if several else rng.integers(2, size=shape)
+    with jax.enable_x64(True):
+        found = jax.hessian(partial(any_loss, step=step))(z, y)
+    found, h = np.asarray(found).reshape(z.size, z.size), 1e-5
+    for k in range(z.size):
+        change = h * np.eye(z.size)[k].reshape(shape)
+        (_, above), (_, below) = (
+            anyloss.gradient(y, z + sign * change, "f1", step, from_logits=True) for sign in (1, -1)
+        )
+        assert found[k] == pytest.approx(-(above - below).ravel() / (2 * h), abs=1e-8)
+
+
+@dataclass(frozen=True)
+class Sharper(Amplified):
+    """A step of one's own for several classes, `p^2 / sum(p^2)`."""
+
+    def multiclass(self, p, q, backend):
+        a = p * p / backend.sum(p * p, backend.class_axis)
+        return a, 1 - a
+
+
+@pytest.mark.parametrize("step", [Uniform(), Amplified(10.0), Sharper()], ids=repr)
+@pytest.mark.parametrize("per_sample", [False, True])
+def test_the_class_axis_may_be_anywhere(step, per_sample):
+    rng = np.random.default_rng(0)
+    z, y = rng.normal(size=(4, 5, 2, 3)).astype(np.float32), rng.integers(3, size=(4, 5, 2))
+    w = rng.random((4, 5, 2))
+    expected = anyloss.score(
+        y, z, "f1", step, from_logits=True, class_axis=-1, weight=w, per_sample=per_sample
+    )
+    for axis in (1, 2, 3):
+        moved = np.moveaxis(z, -1, axis)
+        found = any_loss(moved, y, weight=w, step=step, class_axis=axis, per_sample=per_sample)
+        assert found == pytest.approx(1 - expected, abs=1e-6)
+
+
+@pytest.mark.parametrize("weight", [(4,), (4, 1, 5), None])
+@pytest.mark.parametrize("per_sample", [False, True])
+def test_binary_scores_of_any_shape(weight, per_sample):
+    rng = np.random.default_rng(0)
+    z, y = rng.normal(size=(4, 1, 5)).astype(np.float32), rng.integers(2, size=(4, 1, 5))
+    w = None if weight is None else rng.random(weight) * (rng.random(weight) < 0.8)
+    given = {"weight": w, "per_sample": per_sample}
+    expected, gradient = anyloss.gradient(y, z, "f1", from_logits=True, **given)
+    found, ours = jax.value_and_grad(partial(any_loss, **given))(z, y)
+    assert found == pytest.approx(1 - expected, abs=1e-6)
+    assert np.asarray(ours) == pytest.approx(-gradient, abs=1e-6)

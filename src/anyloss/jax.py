@@ -7,8 +7,10 @@ where they are available without a wait.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import Literal, Unpack
+from functools import lru_cache, partial
+from typing import Any, Literal, Unpack
 
 import numpy as np
 
@@ -22,13 +24,22 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from anyloss._core.backend import Backend
-from anyloss._core.choices import Activation, PerSample, Task
+from anyloss._core.backend import NUMPY, Backend
+from anyloss._core.choices import Activation, Options, PerSample, Task
 from anyloss._core.counts import Counts, count, cross_entropy_sums, shaped_counts
 from anyloss._core.documents import documented, inherits_sections
 from anyloss._core.options import FunctionSettings, Settings, make_settings, shows_options_of
 from anyloss._core.scoring import averaged, check_finite, score_parts, whole_loss, whole_score
-from anyloss._core.shapes import Samples, arrange, check_values, layout
+from anyloss._core.shapes import (
+    Layout,
+    Samples,
+    arrange,
+    check_values,
+    check_weight,
+    full_weight,
+    layout,
+    spread,
+)
 from anyloss.metrics import Metric, MetricSpec
 from anyloss.steps import Step
 
@@ -37,26 +48,33 @@ __all__ = ["any_loss", "score", "soft_counts", "soft_score"]
 AxisName = str | tuple[str, ...]
 
 
-def _backend(dtype: type) -> Backend:
+@lru_cache
+def _backend(dtype: np.dtype[Any], class_axis: int = -1) -> Backend:
+    """The functions of JAX for a type; `class_axis` is the axis of the classes in the scores."""
+
+    def one_hot(index: Array, classes: int) -> Array:
+        shape = [1] * index.ndim
+        shape[class_axis] = classes
+        return index == jnp.arange(classes).reshape(shape)
+
     return Backend(
         sigmoid=jax.nn.sigmoid,
         exp=jnp.exp,
         log=jnp.log,
         sin=jnp.sin,
         where=jnp.where,
-        argmax=lambda x: jnp.argmax(x, axis=-1, keepdims=True),
-        one_hot=lambda index, classes: index == jnp.arange(classes),
+        argmax=lambda x: jnp.argmax(x, axis=class_axis, keepdims=True),
+        one_hot=one_hot,
         sum=lambda x, axis: jnp.sum(x, axis=axis, keepdims=True),
-        concat=lambda parts: jnp.concatenate(parts, axis=-1),
+        concat=lambda parts: jnp.concatenate(parts, axis=class_axis),
         array=lambda numbers, like: jnp.asarray(numbers, like.dtype),
         constant=jax.lax.stop_gradient,
         tiny=float(np.finfo(dtype).tiny),
+        class_axis=class_axis,
     )
 
 
 jax.tree_util.register_dataclass(Counts, ["tp", "fn", "fp", "tn"], [])  # `jit` may return them
-
-BACKENDS = {np.dtype(dtype): _backend(dtype) for dtype in (np.float32, np.float64)}
 
 
 @shows_options_of(make_settings)
@@ -117,7 +135,7 @@ def any_loss(
     samples, checked = _samples(logits, labels, weight, settings)
     loss = _mean(samples, checked, axis_name, settings, "loss")
     if settings.cross_entropy:
-        backend = BACKENDS[samples.scores.dtype]
+        backend = _backend_of(samples)
         sums = cross_entropy_sums(samples, settings.options.from_logits, backend)
         total, whole = sums if axis_name is None else _sum(sums, axis_name)
         mean = total / jnp.maximum(jax.lax.stop_gradient(whole), backend.tiny)
@@ -215,9 +233,7 @@ def soft_counts(
         soft_labels=soft_labels, ignore_index=ignore_index, validate=validate,
     )  # fmt: skip
     samples, _ = _samples(logits, labels, weight, settings)
-    backend = BACKENDS[samples.scores.dtype]
-    found = count(samples, settings.steps[0], settings.options, backend)
-    return shaped_counts(found, samples.layout)
+    return shaped_counts(_count(samples, settings.steps[0], settings.options), samples.layout)
 
 
 def _mean(
@@ -225,16 +241,20 @@ def _mean(
     what: Literal["loss", "soft_score", "score"],
 ) -> Array:  # fmt: skip
     """The mean over the steps of the loss, of the soft score or of the hard score."""
-    lay, backend, values = samples.layout, BACKENDS[samples.scores.dtype], []
-    hard = what == "score"
+    lay, backend, values = samples.layout, _backend(samples.scores.dtype), []
+    hard, weight = what == "score", samples.sample_weight
     smooth = 0.0 if hard else settings.smooth
+    weight = None if weight is None else weight.reshape(-1, 1, 1)
     for step in settings.steps:
         step.check_dtype(str(samples.scores.dtype), backend.tiny)
-        counts = count(samples, step.hard() if hard else step, settings.options, backend)
+        counts = _count(samples, step.hard() if hard else step, settings.options)
         if axis_name is not None and not lay.per_sample:
             counts = Counts(*_sum(tuple(counts), axis_name))
-        found = averaged(settings.metric, counts, lay, backend, smooth=smooth, hard=hard)
-        parts: tuple[Array, ...] = score_parts(found, counts, lay, backend, samples.sample_weight)
+        found = averaged(
+            settings.metric, counts, lay, backend, smooth=smooth, hard=hard,
+            weighted=samples.weight is not None,
+        )  # fmt: skip
+        parts: tuple[Array, ...] = score_parts(found, counts, lay, backend, weight)
         if axis_name is not None and lay.per_sample and lay.reduction != "none":
             parts = _sum(parts, axis_name)  # each sample is on exactly one device
         if what == "loss":
@@ -252,35 +272,71 @@ def _sum(x: tuple[Array, ...], axis_name: AxisName) -> tuple[Array, ...]:
     return summed
 
 
+def _backend_of(samples: Samples) -> Backend:
+    several = samples.layout.classes > 1
+    return _backend(samples.scores.dtype, samples.layout.class_axis if several else -1)
+
+
+def _count(samples: Samples, step: Step, options: Options) -> Counts:
+    """The counts, with axes `(samples, 1, classes)`: sums over the other axes of the scores."""
+    lay = samples.layout
+    kept = {0} if lay.per_sample else set()
+    kept |= {lay.class_axis} if lay.classes > 1 else set()
+    axes = tuple(k for k in range(samples.scores.ndim) if k not in kept)
+
+    def total(x: Array) -> Array:
+        return jnp.sum(x, axes).reshape(-1, 1, lay.classes)
+
+    return count(samples, step, options, _backend_of(samples), total)
+
+
 def _samples(
     logits: ArrayLike, labels: ArrayLike, weight: ArrayLike | None, settings: Settings
 ) -> tuple[Samples, bool]:
-    """The batch with three axes, and whether its values were checked."""
+    """The batch, and whether its values were checked."""
     options = settings.options
     z, y = _numbers("logits", logits), _numbers("labels", labels)
     if not jnp.issubdtype(z.dtype, jnp.floating):
         raise TypeError(f"logits must hold floating-point scores; got {z.dtype}")
-    if z.dtype not in BACKENDS:
+    if z.dtype not in (jnp.float32, jnp.float64):
         z = z.astype(jnp.float32)
     integer = jnp.issubdtype(y.dtype, jnp.integer)
     lay = layout(z.shape, y.shape, integer, options, settings.metric.has_own_form)
+    y = y if lay.index_target else y.astype(z.dtype)
     w = None if weight is None else _numbers("weight", weight).astype(z.dtype)
     checked = options.validate and all(map(_is_concrete, (z, y, w)))
+    if checked:
+        arrange(
+            np.asarray(z), np.asarray(y), None if w is None else np.asarray(w), lay, NUMPY,
+            ignore_index=options.ignore_index,
+            check=partial(check_values, from_logits=options.from_logits),
+        )  # fmt: skip
+    if w is not None:
+        check_weight(w.shape, z.shape, lay)
+    found = _arranged(z, y, w, lay)
+    return spread(found, _backend_of(found), options.ignore_index), checked
 
-    def check(given: Samples) -> None:
-        z, y, w = (None if x is None else np.asarray(x) for x in given[:3])
-        check_values(Samples(z, y, w, given.layout), options.from_logits)
 
-    found = arrange(
-        z,
-        y if lay.index_target else y.astype(z.dtype),
-        w,
-        lay,
-        BACKENDS[z.dtype],
-        ignore_index=options.ignore_index,
-        check=check if checked else None,
-    )
-    return found, checked
+def _arranged(z: Array, y: Array, w: Array | None, lay: Layout) -> Samples:
+    """The batch as it is counted.
+
+    Binary scores are flattened, all or those of each sample. Others keep their axes. XLA makes
+    slower code of axes of length 1 and of transposed arrays.
+    """
+    per_label = w is not None and w.shape == full_weight(z.shape, lay)
+    if lay.task == "binary":
+        rows = math.prod(z.shape[1:])
+        whole = not lay.per_sample and (w is None or w.size == z.size)
+        shape = (len(z) * rows,) if whole else (len(z), rows)
+        z, y = z.reshape(shape), y.reshape(shape)
+    elif lay.index_target:
+        y = jnp.expand_dims(y, lay.class_axis)
+    if w is None:
+        return Samples(z, y, None, lay)
+    if per_label:
+        return Samples(z, y, w.reshape(y.shape), lay)
+    w = w.reshape(-1, *[1] * (z.ndim - 1))
+    return Samples(z, y, w, lay, w if lay.per_sample else None)
 
 
 def _numbers(name: str, given: ArrayLike) -> Array:

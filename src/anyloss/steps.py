@@ -90,15 +90,15 @@ class Amplified(Step):
     def multiclass(self, p: Array, q: Array, backend: Backend) -> tuple[Array, Array]:
         if self.threshold != 0.5:
             return super().multiclass(p, q, backend)
-        return mirrored_softmax(self._class_scale(p) * p, backend)
+        return mirrored_softmax(self._class_scale(p, backend) * p, backend)
 
     def multiclass_back(self, g: Array, p: Array, q: Array, backend: Backend) -> Array:
         a, _ = self.multiclass(p, q, backend)
-        return self._class_scale(p) * softmax_back(g, a, backend)
+        return self._class_scale(p, backend) * softmax_back(g, a, backend)
 
-    def _class_scale(self, p: Array) -> float:
+    def _class_scale(self, p: Array, backend: Backend) -> float:
         # With the logarithm, the decision of p = 1 does not depend on the number of classes.
-        return self.scale / 2 + math.log(max(p.shape[-1] - 1, 1))
+        return self.scale / 2 + math.log(max(p.shape[backend.class_axis] - 1, 1))
 
     def scale_limit(self, tiny: float) -> float:
         return -math.log(tiny) / max(self.threshold, 1 - self.threshold)

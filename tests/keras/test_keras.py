@@ -466,3 +466,19 @@ def test_a_score_in_half_precision_counts_in_float32():
 
 def test_values_are_not_checked_without_validate():
     assert np.isfinite(float(F1Loss(validate=False)(Y * 2, P)))
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")  # within torch.func
+@pytest.mark.skipif(BACKEND != "torch", reason="the derivative is PyTorch's there")
+@pytest.mark.parametrize("step", [None, Amplified(10.0), LogitSigmoid(2.0)], ids=repr)
+def test_the_own_derivative_on_pytorch(step):
+    """Against finite differences, once and twice, and in `torch.func`."""
+    import torch
+
+    z = torch.tensor(RNG.normal(size=12), requires_grad=True)
+    y = torch.tensor(RNG.random(12) < 0.4, dtype=torch.float64)
+    loss = AnyLoss("mcc", step=step, from_logits=True, dtype="float64", validate=False)
+    assert torch.autograd.gradcheck(lambda z: loss(y, z), z)
+    assert torch.autograd.gradgradcheck(lambda z: loss(y, z), z)
+    once = torch.autograd.functional.hessian(lambda z: loss(y, z), z.detach())
+    torch.testing.assert_close(torch.func.hessian(lambda z: loss(y, z))(z.detach()), once)

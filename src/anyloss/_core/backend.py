@@ -22,13 +22,16 @@ class Backend(NamedTuple):
     log: Callable[[Array], Array]
     sin: Callable[[Array], Array]
     where: Callable[[Array, Array, Array], Array]
-    argmax: Callable[[Array], Array]  # over the last axis, which stays with length 1
-    one_hot: Callable[[Array, int], Array]  # indices (..., 1) and a number C to booleans (..., C)
+    argmax: Callable[[Array], Array]  # over the class axis, which stays with length 1
+    one_hot: Callable[[Array, int], Array]  # such indices and a number C to booleans, C per index
     sum: Callable[[Array, int], Array]  # over one axis, which stays with length 1
-    concat: Callable[[list[Array]], Array]  # along the last axis
+    concat: Callable[[list[Array]], Array]  # along the class axis
     array: Callable[[list[float], Array], Array]  # numbers, with the type of an array
     constant: Callable[[Array], Array]  # the same numbers, as a constant for the gradient
     tiny: float
+    class_axis: int = -1  # of scores and decisions; counts always have the classes last
+    # In place of the function of this name below, where a framework is slow at it.
+    mirrored_sigmoid: Callable[[Array], tuple[Array, Array]] | None = None
 
 
 def _sigmoid(x: Array) -> Array:
@@ -65,6 +68,8 @@ def mirrored_sigmoid(z: Array, backend: Backend) -> tuple[Array, Array]:
     >>> bool(q[1] == np.exp(-40.0)), float(p[0])
     (True, 0.5)
     """
+    if backend.mirrored_sigmoid is not None:
+        return backend.mirrored_sigmoid(z)
     positive = z >= 0
     small = backend.sigmoid(backend.where(positive, -z, z))
     large = 1 - small
@@ -72,12 +77,12 @@ def mirrored_sigmoid(z: Array, backend: Backend) -> tuple[Array, Array]:
 
 
 def top(x: Array, backend: Backend) -> Array:
-    """True at the largest entry of the last axis; at the first one, where several are equal."""
-    return backend.one_hot(backend.argmax(x), x.shape[-1])
+    """True at the largest entry of the class axis; at the first one, where several are equal."""
+    return backend.one_hot(backend.argmax(x), x.shape[backend.class_axis])
 
 
 def mirrored_softmax(z: Array, backend: Backend) -> tuple[Array, Array]:
-    """The softmax over the last axis and its mirror `1 - p`, stable like `mirrored_sigmoid`.
+    """The softmax over the class axis and its mirror `1 - p`, stable like `mirrored_sigmoid`.
 
     The entries are taken relative to the largest one of each row. The usual gradient of the softmax
     subtracts nearly equal numbers for confident predictions, and vanishes.
@@ -86,13 +91,13 @@ def mirrored_softmax(z: Array, backend: Backend) -> tuple[Array, Array]:
     >>> bool(np.isclose(q[0, 1], np.exp(-50.0), rtol=1e-12))
     True
     """
-    first = top(z, backend)
-    peak = backend.sum(backend.where(first, z, 0.0), -1)
-    others = backend.where(first, 0.0, backend.exp(z - peak))
-    rest = backend.sum(others, -1)
-    whole = 1 + rest
-    p = backend.where(first, 1 / whole, others / whole)
-    return p, backend.where(first, rest / whole, 1 - p)
+    first, axis = top(z, backend), backend.class_axis
+    peak = backend.sum(backend.where(first, z, 0.0), axis)
+    relative = backend.where(first, 1.0, backend.exp(z - peak))
+    rest = backend.sum(backend.where(first, 0.0, relative), axis)
+    share = 1 / (1 + rest)
+    p = relative * share
+    return p, backend.where(first, rest * share, 1 - p)
 
 
 def softmax_back(g: Array, p: Array, backend: Backend) -> Array:
@@ -101,5 +106,6 @@ def softmax_back(g: Array, p: Array, backend: Backend) -> Array:
     >>> softmax_back(np.array([[1.0, 0.0]]), np.array([[0.5, 0.5]]), NUMPY).tolist()
     [[0.25, -0.25]]
     """
-    relative = g - backend.sum(backend.where(top(p, backend), g, 0.0), -1)
-    return p * (relative - backend.sum(p * relative, -1))
+    axis = backend.class_axis
+    relative = g - backend.sum(backend.where(top(p, backend), g, 0.0), axis)
+    return p * (relative - backend.sum(p * relative, axis))

@@ -8,6 +8,8 @@ gradients itself, it carries none.
 
 from __future__ import annotations
 
+import math
+
 from anyloss._core.backend import FLOATS, Array, Backend
 
 
@@ -99,20 +101,14 @@ class Cell:
     def __truediv__(self, other: Array) -> Cell:
         if type(other) is not Cell:
             return self._linear(self.value / other, 1.0 / other)
-        where, y = self.backend.where, other.value
         # Below the smallest normal number the derivative 1/y would overflow: this is zero as well.
-        void = abs(y) < self.backend.tiny
-        if void is False and self.d_positive is not None:  # plain floats, nothing to guard
-            value = self.value / y
-            d_positive = (self.d_positive - value * other.d_positive) / y
-            d_negative = (self.d_negative - value * other.d_negative) / y
-            return Cell(value, d_positive, d_negative, self.backend)
-        y = where(void, 1.0, y)
-        value = where(void, 0.0, self.value / y)
+        # A division by infinity instead is 0, and so are its derivatives.
+        y = self.backend.where(abs(other.value) < self.backend.tiny, math.inf, other.value)
+        value = self.value / y
         if self.d_positive is None:
             return Cell(value, backend=self.backend)
-        d_positive = where(void, 0.0, (self.d_positive - value * other.d_positive) / y)
-        d_negative = where(void, 0.0, (self.d_negative - value * other.d_negative) / y)
+        d_positive = (self.d_positive - value * other.d_positive) / y
+        d_negative = (self.d_negative - value * other.d_negative) / y
         return Cell(value, d_positive, d_negative, self.backend)
 
     def __rtruediv__(self, other: Array) -> Cell:

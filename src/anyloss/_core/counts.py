@@ -6,7 +6,7 @@ framework's tensors.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +15,8 @@ from anyloss._core.backend import Array, Backend, mirrored_sigmoid, mirrored_sof
 from anyloss._core.choices import Options
 from anyloss._core.shapes import Layout, Samples
 from anyloss._core.step import Hard, Step, check_step
+
+Total = Callable[[Array], Array]
 
 
 @dataclass(frozen=True)
@@ -86,8 +88,14 @@ def pair(
     return z, -z
 
 
-def count(given: Samples, step: Step, options: Options, backend: Backend) -> Counts:
-    """The counts under a step, with axes `(samples, 1, classes)`."""
+def count(
+    given: Samples, step: Step, options: Options, backend: Backend, total: Total | None = None
+) -> Counts:
+    """The counts under a step, with axes `(samples, 1, classes)`.
+
+    `total` is the sum to these axes. By default it is the sum over the second of three axes.
+    """
+    total = total or (lambda x: backend.sum(x, 1))
     check_step(step)
     check_soft_labels(options.soft_labels, step)
     lay = given.layout
@@ -96,19 +104,17 @@ def count(given: Samples, step: Step, options: Options, backend: Backend) -> Cou
         a = _top_decisions(a, given, options.top_k, backend)
         b = 1 - a
     if options.soft_labels:
-        return _soft_label_counts(a, b, given.y, given.weight, backend)
+        return _soft_label_counts(a, b, given.y, given.weight, total, backend)
     if options.squared and not isinstance(step, Hard):
-        return _squared_counts(a, b, given.y, given.weight, backend)
+        return _squared_counts(a, b, given.y, given.weight, total)
     positive, negative = given.y, 1 - given.y
     if given.weight is not None:
         positive, negative = given.weight * positive, given.weight * negative
-    return Counts(
-        *(backend.sum(x, 1) for x in (positive * a, positive * b, negative * a, negative * b))
-    )
+    return Counts(*map(total, (positive * a, positive * b, negative * a, negative * b)))
 
 
 def _soft_label_counts(
-    a: Array, b: Array, y: Array, weight: Array | None, backend: Backend
+    a: Array, b: Array, y: Array, weight: Array | None, total: Total, backend: Backend
 ) -> Counts:
     """Counts that are best where the decision equals a soft label, such as `tp = min(a, y)`.
 
@@ -122,7 +128,7 @@ def _soft_label_counts(
         backend.where(above, a - y, 0.0),
         backend.where(above, b, n),
     )
-    return Counts(*(backend.sum(x if weight is None else weight * x, 1) for x in cells))
+    return Counts(*(total(x if weight is None else weight * x) for x in cells))
 
 
 def _top_decisions(a: Array, given: Samples, top_k: int, backend: Backend) -> Array:
@@ -135,15 +141,15 @@ def _top_decisions(a: Array, given: Samples, top_k: int, backend: Backend) -> Ar
         highest = top(rest, backend)
         inside = backend.where(highest, 1.0 + a * 0.0, inside)
         rest = backend.where(highest, -np.inf + a * 0.0, rest)
-    found = backend.sum(backend.where(label, inside, 0.0), -1) > 0
+    found = backend.sum(backend.where(label, inside, 0.0), backend.class_axis) > 0
     return backend.where(found, backend.where(label, 1.0 + a * 0.0, 0.0), a)
 
 
-def _squared_counts(a: Array, b: Array, y: Array, weight: Array | None, backend: Backend) -> Counts:
+def _squared_counts(a: Array, b: Array, y: Array, weight: Array | None, total: Total) -> Counts:
     """Counts whose predicted positives are `sum(a^2)`, as in V-Net's Dice; `tp = sum(a y)`."""
     n, both = 1 - y, a * b
     cells = y * a, y * b, n * a * a - y * both, n * b * (1 + a) + y * both
-    return Counts(*(backend.sum(x if weight is None else weight * x, 1) for x in cells))
+    return Counts(*(total(x if weight is None else weight * x) for x in cells))
 
 
 def counts_of_sums(predicted: Array, tp: Array, positives: Array, total: Array) -> Counts:
@@ -212,8 +218,8 @@ def cross_entropy_sums(given: Samples, from_logits: bool, backend: Backend) -> t
     z, y = given.scores, given.y
     if given.layout.task == "multiclass":
         if from_logits:
-            z = z - backend.sum(backend.where(top(z, backend), z, 0.0), -1)
-            log_p = z - backend.log(backend.sum(backend.exp(z), -1))
+            z = z - backend.sum(backend.where(top(z, backend), z, 0.0), backend.class_axis)
+            log_p = z - backend.log(backend.sum(backend.exp(z), backend.class_axis))
         else:
             log_p = _log(z, backend)
         terms, weight = -y * backend.where(y > 0, log_p, 0.0), y

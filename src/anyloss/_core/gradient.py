@@ -81,7 +81,7 @@ def class_derivatives(
     if merge is not None:
         total, weight = merge(total, weight)
     part = part_of_mean(found, counts, lay, backend, sample_weight)
-    if lay.reduction != "sum":
+    if lay.reduction != "sum" and not isinstance(part, float):
         part = part / backend.where(weight < backend.tiny, 1.0, weight)
     d_positive, d_negative = _by_column(
         found.score.d_positive * part, found.score.d_negative * part, counts, lay, backend

@@ -30,7 +30,7 @@ def at_threshold(step: Step, threshold: float | Sequence[float] | None) -> Step:
 
 @dataclass(frozen=True)
 class PerLabel(Step):
-    """One step for each label, which differ in their thresholds. The labels are the last axis.
+    """One step for each label, which differ in their thresholds.
 
     >>> import numpy as np
     >>> from anyloss.steps import Hard
@@ -41,12 +41,13 @@ class PerLabel(Step):
     steps: tuple[Step, ...]
 
     def both(self, p: Array, q: Array, backend: Backend) -> tuple[Array, Array]:
-        pairs = [step.both(*x, backend) for step, x in self._columns(p, q)]
+        pairs = [step.both(*x, backend) for step, x in self._columns(p, q, backend)]
         a, b = zip(*pairs, strict=True)
         return backend.concat(list(a)), backend.concat(list(b))
 
     def density(self, p: Array, q: Array, backend: Backend) -> Array:
-        return backend.concat([step.density(*x, backend) for step, x in self._columns(p, q)])
+        columns = self._columns(p, q, backend)
+        return backend.concat([step.density(*x, backend) for step, x in columns])
 
     def multiclass(self, p: Array, q: Array, backend: Backend) -> tuple[Array, Array]:
         raise ValueError(
@@ -61,11 +62,16 @@ class PerLabel(Step):
         for step in self.steps:
             step.check_dtype(dtype, tiny)
 
-    def _columns(self, p: Array, q: Array) -> Iterator[tuple[Step, tuple[Array, Array]]]:
-        if p.shape[-1] != len(self.steps):
+    def _columns(
+        self, p: Array, q: Array, backend: Backend
+    ) -> Iterator[tuple[Step, tuple[Array, Array]]]:
+        labels = p.shape[backend.class_axis]
+        if labels != len(self.steps):
             raise ValueError(
-                f"threshold must be one number, or one per label, {p.shape[-1]}; got "
+                f"threshold must be one number, or one per label, {labels}; got "
                 f"{len(self.steps)} numbers"
             )
+        at = [slice(None)] * len(p.shape)
         for k, step in enumerate(self.steps):
-            yield step, (p[..., k : k + 1], q[..., k : k + 1])
+            at[backend.class_axis] = slice(k, k + 1)
+            yield step, (p[tuple(at)], q[tuple(at)])

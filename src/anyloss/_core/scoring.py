@@ -68,8 +68,8 @@ class Scored(NamedTuple):
     """The scores of the samples, and the share of each sample that its score covers.
 
     Both have the axes `(samples, 1, classes)`, with one class unless `average=None`. The share is 0
-    where all classes were left out. The loss is one minus the score, so that with `form="log"` the
-    score is one plus the logarithm of the metric.
+    where all classes were left out; it is the number 1 where this cannot be. The loss is one minus
+    the score, so that with `form="log"` the score is one plus the logarithm of the metric.
     """
 
     score: Cell
@@ -78,35 +78,39 @@ class Scored(NamedTuple):
 
 def averaged(
     chosen: Metric, counts: Counts, lay: Layout, backend: Backend, *,
-    smooth: float = 0.0, hard: bool = False, derivatives: bool = False,
+    smooth: float = 0.0, hard: bool = False, derivatives: bool = False, weighted: bool = True,
 ) -> Scored:  # fmt: skip
     """The score of each sample, averaged over the classes as the layout states.
 
     With `hard`, absent classes follow the outside reference (docs/metrics.md). With `derivatives`,
-    the score carries its derivatives for each class.
+    the score carries its derivatives for each class. Without weights, which may be very small or
+    large numbers, `weighted` may be False.
     """
     counts = class_counts(counts, lay, backend)
     factor, one = class_factor(counts, lay, backend), 1.0
     form = "linear" if hard else lay.form
     if lay.average in ("micro", "samples"):
         counts, one = Counts(*(backend.sum(x * factor, -1) for x in counts)), factor
-    cells = _cells(counts, chosen, smooth, backend, one if derivatives else None)
-    kept = counts.tp * 0.0 + 1.0
+    weighted = weighted or lay.class_weights is not None
+    scaled = weighted and backend.tiny > NUMPY.tiny and chosen.is_named
+    cells = _cells(counts, smooth, scaled, backend, one if derivatives else None)
     if lay.average == "multiclass" and chosen.function in SUMMED_FORMS:
         parts, combine = SUMMED_FORMS[chosen.function]
-        score = combine(*(part.sum() for part in parts(*cells)))
-        return Scored(in_form(score, form), kept[..., :1])
+        return Scored(in_form(combine(*(part.sum() for part in parts(*cells))), form), 1.0)
     power = RECALL_MEANS.get(chosen.function, 1) if lay.average == "multiclass" else 1
     of_class = RECALL if lay.average == "multiclass" else chosen
     scores, left_out = apply_zero_division(
         of_class, of_class(*cells), cells, counts, lay, power, hard
     )
+    one_class = lay.average in ("binary", "micro", "samples")
+    apart = one_class or lay.average is None
+    if apart and left_out is None and (one_class or isinstance(factor, float)):
+        return Scored(in_form(scores, form), 1.0)
+    kept = counts.tp * 0.0 + 1.0
     if left_out is not None:
         kept = backend.where(left_out, 0.0, kept)
-    if lay.average in ("binary", "micro", "samples"):
-        return Scored(in_form(scores, form), kept)
-    kept = kept * factor
-    if lay.average is None:
+    kept = kept if one_class else kept * factor
+    if apart:
         return Scored(in_form(scores, form), kept)
     if lay.average == "weighted":
         by_label = kept * (counts.tp + counts.fn)
@@ -151,13 +155,13 @@ def in_form(score: Cell, form: str) -> Cell:
 
 
 def _cells(
-    counts: Counts, chosen: Metric, smooth: float, backend: Backend, one: Array | None
+    counts: Counts, smooth: float, scaled: bool, backend: Backend, one: Array | None
 ) -> list[Cell]:
     """The counts as the metric takes them; with derivatives if `one` is what a decision adds."""
-    values = [x + smooth for x in counts]
-    if backend.tiny > NUMPY.tiny and chosen.is_named:
+    values = [x + smooth for x in counts] if smooth else list(counts)
+    if scaled:
         # A named metric does not depend on the unit of the weights; float32 has a small range.
-        total = backend.constant(sum(values))  # it does not depend on the decisions
+        total = backend.constant(sum(values[1:], values[0]))  # it is no function of the decisions
         total = backend.where(total < backend.tiny, 1.0, total)
         values = [x / total for x in values]
     if one is None:
@@ -185,10 +189,10 @@ def score_counts(
 
 def loss_of_counts(
     counts: Counts, chosen: Metric, lay: Layout, backend: Backend, *,
-    smooth: float = 0.0, sample_weight: Array | None = None,
+    smooth: float = 0.0, sample_weight: Array | None = None, weighted: bool = True,
 ) -> Array:  # fmt: skip
     """The loss of soft counts with axes `(samples, 1, classes)`; see `score_counts`."""
-    found = averaged(chosen, counts, lay, backend, smooth=smooth)
+    found = averaged(chosen, counts, lay, backend, smooth=smooth, weighted=weighted)
     parts = score_parts(found, counts, lay, backend, sample_weight)
     return whole_loss(*parts, lay, backend)
 
@@ -202,6 +206,8 @@ def score_parts(
     `reduction="none"` they are those of each sample, and nothing is merged.
     """
     part = part_of_mean(found, counts, lay, backend, sample_weight)
+    if isinstance(part, float):
+        return found.score.value, part
     total = found.score.value * part
     if lay.reduction == "none":
         return total, part
@@ -228,7 +234,7 @@ def whole_score(total: Array, weight: Array, lay: Layout, hard: bool, backend: B
 
     Where everything was skipped, a soft score is 1 and a hard score is NaN, as in scikit-learn.
     """
-    if lay.reduction == "sum":
+    if lay.reduction == "sum" or isinstance(weight, float):
         return _shaped(total, lay, backend)
     skipped = zero_division(lay, hard) == "skip"
     nothing = (math.nan if hard else 1.0) if skipped else 0.0

@@ -224,13 +224,12 @@ def rows(x: Array, shape: tuple[int, ...], lay: Layout) -> Array:
     """
     n, axis = shape[0], lay.class_axis
     if lay.task == "binary" or len(shape) == 1:
-        x = x.reshape((n, math.prod(shape[1:]), 1))
+        each, columns = math.prod(shape[1:]), 1
     else:
         before, after = math.prod(shape[1:axis]), math.prod(shape[axis + 1 :])
-        columns = shape[axis] if tuple(x.shape) == shape else 1
+        each, columns = before * after, shape[axis] if tuple(x.shape) == shape else 1
         x = x.reshape((n, before, columns, after)).swapaxes(2, 3)
-        x = x.reshape((n, before * after, columns))
-    return x if lay.per_sample else x.reshape((1, x.shape[0] * x.shape[1], x.shape[2]))
+    return x.reshape((n, each, columns) if lay.per_sample else (1, n * each, columns))
 
 
 def as_scores(x: Array, shape: tuple[int, ...], lay: Layout) -> Array:
@@ -306,8 +305,9 @@ def spread(
         w = keep if w is None else w * keep
     if w is not None:
         # Under the softmax no single class can be set to 0, which would change the others.
-        whole = lay.task == "multiclass" and w.shape[-1] > 1
-        gone = (backend.sum(w, -1) if whole else w) == 0
+        axis = backend.class_axis
+        whole = lay.task == "multiclass" and w.shape[axis] > 1
+        gone = (backend.sum(w, axis) if whole else w) == 0
         z, labels = backend.where(gone, 0.0, z), backend.where(gone, 0, labels)
     if check is not None:
         check(Samples(z, labels, w, lay, samples))
@@ -340,7 +340,7 @@ def check_values(given: Samples, from_logits: bool) -> None:
     else:
         _check_range("probabilities (pass from_logits=True for logits)", z, 0, 1)
     for what, x in distributions(given, from_logits):
-        present = np.ones(x.shape[:2], bool) if w is None else (w > 0).any(-1)
+        present = np.ones(x.shape[:-1], bool) if w is None else (w > 0).any(-1)
         _check_range(f"the sums over the classes of {what}", x.sum(-1)[present], 0.99, 1.01)
 
 

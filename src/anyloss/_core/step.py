@@ -50,8 +50,9 @@ class Step(ABC):
     - `on_logit = True`: `both` and `density` then take the logit, as the pair `z` and `-z`.
     - `is_identity`: True if the soft decision is the probability itself, which the option
       `soft_labels` needs. Default: False.
-    - `multiclass(p, q, backend)`: the soft decisions `(a, 1 - a)` over the last axis, from class
-      probabilities. Default: an error, because most steps have no form for several classes.
+    - `multiclass(p, q, backend)`: the soft decisions `(a, 1 - a)` from class probabilities, with
+      the classes along the axis `backend.class_axis`. Default: an error, because most steps have
+      no form for several classes.
     - `multiclass_back(g, p, q, backend)`: the gradient with respect to `p`, from the gradient `g`
       with respect to these decisions. Default: `g`, which is correct if `a = p`.
     - the field `scale` and `scale_limit(tiny)`: the largest scale at which the derivative for a
@@ -90,7 +91,7 @@ class Step(ABC):
         """The derivative of the soft decision, which is the density of the random threshold."""
 
     def multiclass(self, p: Array, q: Array, backend: Backend) -> tuple[Array, Array]:
-        """The soft decisions over the last axis and their mirrors, from class probabilities."""
+        """The soft decisions and their mirrors, from class probabilities along `class_axis`."""
         raise ValueError(
             "for several classes the step must be Uniform(), Amplified or Hard at threshold 0.5; "
             f"got {self!r}"

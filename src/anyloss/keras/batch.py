@@ -1,4 +1,4 @@
-"""A batch of Keras tensors: matched sample by sample, weighted, and with three axes.
+"""A batch of Keras tensors: matched sample by sample, weighted, and counted.
 
 Shapes may have unknown axes (None) while TensorFlow traces a graph, so this module needs only the
 number of axes and of classes.
@@ -7,7 +7,7 @@ number of axes and of classes.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
@@ -16,8 +16,11 @@ from keras import ops
 
 from anyloss._core.backend import Array, Backend
 from anyloss._core.choices import Options
+from anyloss._core.counts import Counts
+from anyloss._core.counts import count as count_samples
 from anyloss._core.options import Settings
 from anyloss._core.shapes import Layout, Samples, check_values, layout, spread
+from anyloss._core.step import Step
 
 Shape = tuple[int | None, ...]
 
@@ -28,6 +31,14 @@ def _sin(x: Array) -> Array:
 
         return jax.numpy.sin(x)
     return ops.sin(x)
+
+
+def _mirrored_sigmoid() -> Callable[[Array], tuple[Array, Array]] | None:
+    if keras.backend.backend() != "torch":
+        return None
+    from anyloss.keras.sigmoid import MirroredSigmoid
+
+    return MirroredSigmoid.apply
 
 
 def _backend(dtype: str) -> Backend:
@@ -49,6 +60,7 @@ def _backend(dtype: str) -> Backend:
         array=lambda numbers, like: ops.convert_to_tensor(numbers, dtype_of(like)),
         constant=ops.stop_gradient,
         tiny=float(np.finfo(dtype).tiny),
+        mirrored_sigmoid=_mirrored_sigmoid(),
     )
 
 
@@ -81,7 +93,11 @@ def is_concrete(x: Array) -> bool:
 def make_samples(
     y_true: Array, y_pred: Array, weights: Sequence[Array], settings: Settings
 ) -> tuple[Samples, bool]:
-    """The batch with three axes, and whether its values were checked."""
+    """The batch, and whether its values were checked.
+
+    Binary scores are flattened, all or those of each sample. Others keep their axes, the classes
+    last. XLA makes slower code of axes of length 1 and of transposed arrays.
+    """
     options = settings.options
     y_true, y_pred = ops.convert_to_tensor(y_true), ops.convert_to_tensor(y_pred)
     y_pred = ops.cast(y_pred, counting(dtype_of(y_pred)))
@@ -91,26 +107,36 @@ def make_samples(
     checked = options.validate and is_concrete(y_pred) and is_concrete(y_true)
     if checked and lay.index_target:
         _check_whole(ops.convert_to_numpy(y_true))
-    inner = y_pred.shape[1:] if lay.task == "binary" else y_pred.shape[1:-1]
-    axes = (-1, math.prod(inner)) if lay.per_sample else (1, -1)
-    product = _weight(weights, y_pred, lay)
+    if len(y_true.shape) < len(y_pred.shape):
+        y_true = ops.expand_dims(y_true, -1)
+    y_true = ops.cast(y_true, "int32" if lay.index_target else dtype)
+    weight = _weight(weights, y_pred, lay)
+    if lay.task == "binary":
+        axes = (-1, math.prod(y_pred.shape[1:])) if lay.per_sample else (-1,)
+        weight = None if weight is None else ops.reshape(weight * ops.ones_like(y_pred), axes)
+        y_pred, y_true = ops.reshape(y_pred, axes), ops.reshape(y_true, axes)
     sample_weight = _sample_weight(weights, y_pred) if lay.per_sample else None
-    found = Samples(
-        ops.reshape(y_pred, (*axes, lay.classes)),
-        ops.reshape(
-            ops.cast(y_true, "int32" if lay.index_target else dtype),
-            (*axes, 1 if lay.index_target else lay.classes),
-        ),
-        None if product is None else ops.reshape(product, (*axes, _columns(product, lay))),
-        lay,
-        sample_weight,
-    )
+    found = Samples(y_pred, y_true, weight, lay, sample_weight)
 
     def check(given: Samples) -> None:
-        z, y, w = (None if x is None else ops.convert_to_numpy(x) for x in given[:3])
+        z, y, w = ops.convert_to_numpy(given.scores), ops.convert_to_numpy(given.y), given.weight
+        if w is not None:
+            w = np.broadcast_to(ops.convert_to_numpy(w), (*z.shape[:-1], w.shape[-1]))
         check_values(Samples(z, y, w, given.layout), options.from_logits)
 
     return spread(found, BACKENDS[dtype], options.ignore_index, check if checked else None), checked
+
+
+def count(samples: Samples, step: Step, options: Options) -> Counts:
+    """The counts, with axes `(samples, 1, classes)`: sums over the other axes of the scores."""
+    lay, axes = samples.layout, len(samples.scores.shape)
+    rows = tuple(range(1 if lay.per_sample else 0, axes if lay.task == "binary" else axes - 1))
+
+    def total(x: Array) -> Array:
+        x = ops.sum(x, axis=rows) if rows else x
+        return ops.reshape(x, (-1, 1, lay.classes))
+
+    return count_samples(samples, step, options, BACKENDS[dtype_of(samples.scores)], total)
 
 
 def _class_axis_last(
@@ -132,18 +158,6 @@ def _class_axis_last(
         return ops.moveaxis(x, axis, -1) if len(x.shape) == axes else x
 
     return moved(y_true), moved(y_pred), [moved(ops.convert_to_tensor(x)) for x in weights]
-
-
-def _columns(weight: Array, lay: Layout) -> int:
-    """The number of columns of a weight, 1 or one per class."""
-    if lay.task == "binary":
-        return 1
-    if weight.shape[-1] is None and lay.classes > 1:
-        raise ValueError(
-            "weights must have a known last axis where there are several classes; got "
-            f"{tuple(weight.shape)}. Give the data set a spec such as (None,) or (None, 1)"
-        )
-    return weight.shape[-1] or 1
 
 
 def _layout(target: Shape, shape: Shape, settings: Settings) -> Layout:
@@ -172,9 +186,8 @@ def _check_whole(labels: np.ndarray[Any, Any]) -> None:
 
 
 def _weight(weights: Sequence[Array], y_pred: Array, lay: Layout) -> Array | None:
-    """The product of weights and masks, with the axes of the predictions."""
+    """The product of weights and masks, with axes that can be multiplied with the predictions."""
     product, shape = None, tuple(y_pred.shape)
-    whole = ops.ones_like(y_pred if lay.task == "binary" else y_pred[..., :1])
     for each in weights:
         weight = ops.cast(ops.convert_to_tensor(each), dtype_of(y_pred))
         axes = tuple(weight.shape)
@@ -189,16 +202,20 @@ def _weight(weights: Sequence[Array], y_pred: Array, lay: Layout) -> Array | Non
             )
         for _ in range(len(shape) - len(axes)):
             weight = ops.expand_dims(weight, -1)
-        weight = weight * whole
+        if weight.shape[-1] is None and lay.classes > 1:
+            raise ValueError(
+                "weights must have a known last axis where there are several classes; got "
+                f"{axes}. Give the data set a spec such as (None,) or (None, 1)"
+            )
         product = weight if product is None else product * weight
     return product
 
 
 def _sample_weight(weights: Sequence[Array], y_pred: Array) -> Array | None:
-    """The product of the weights that are given per sample, with the axes `(samples, 1, 1)`."""
-    product = None
+    """The product of the weights that are given per sample, with the axes of the predictions."""
+    product, shape = None, (-1, *[1] * (len(y_pred.shape) - 1))
     for each in weights:
         if all(length == 1 for length in each.shape[1:]):
-            weight = ops.reshape(ops.cast(each, dtype_of(y_pred)), (-1, 1, 1))
+            weight = ops.reshape(ops.cast(each, dtype_of(y_pred)), shape)
             product = weight if product is None else product * weight
     return product

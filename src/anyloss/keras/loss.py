@@ -13,11 +13,11 @@ from keras.src.backend import get_keras_mask  # there is no public function for 
 
 from anyloss._core.backend import Array
 from anyloss._core.choices import Activation, ClassWeights, Form, PerSample, Task, ZeroDivision
-from anyloss._core.counts import Counts, count, cross_entropy_sums
+from anyloss._core.counts import Counts, cross_entropy_sums
 from anyloss._core.documents import documented
 from anyloss._core.per_label import at_threshold
 from anyloss._core.scoring import check_finite, loss_of_counts
-from anyloss.keras.batch import BACKENDS, counting, dtype_of, make_samples
+from anyloss.keras.batch import BACKENDS, count, counting, dtype_of, make_samples
 from anyloss.keras.config import Configured, register
 from anyloss.metrics import Metric, MetricSpec
 from anyloss.steps import Amplified, Step
@@ -175,13 +175,14 @@ class AnyLoss(Configured, keras.losses.Loss):  # type: ignore[misc]
         """
         settings = self.settings
         samples, checked = make_samples(y_true, y_pred, _weights.get(), settings)
-        dtype, total = dtype_of(samples.scores), 0.0
+        dtype, total, weight = dtype_of(samples.scores), 0.0, samples.sample_weight
+        weight = None if weight is None else ops.reshape(weight, (-1, 1, 1))
         for step in settings.steps:
             step.check_dtype(dtype, BACKENDS[dtype].tiny)
-            found = count(samples, step, settings.options, BACKENDS[dtype])
+            found = count(samples, step, settings.options)
             loss = loss_of_counts(
                 found, settings.metric, samples.layout, BACKENDS[dtype], smooth=settings.smooth,
-                sample_weight=samples.sample_weight,
+                sample_weight=weight, weighted=samples.weight is not None,
             )  # fmt: skip
             if checked:
                 cells = Counts(*map(ops.convert_to_numpy, found))
@@ -213,7 +214,7 @@ class AnyLoss(Configured, keras.losses.Loss):  # type: ignore[misc]
                 f"average={options.average!r}"
             )
         samples, _ = make_samples(y_true, y_pred, _weights.get(), self.settings)
-        found = count(samples, steps[0], options, BACKENDS[dtype_of(samples.scores)])
+        found = count(samples, steps[0], options)
         single = samples.layout.task == "binary"
         tp, fn, fp, tn = (
             (x[0, 0, 0] if single else x[0, 0, :]) + (smooth + EPSILON) for x in found

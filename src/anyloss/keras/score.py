@@ -10,12 +10,12 @@ from keras import ops
 
 from anyloss._core.backend import Array
 from anyloss._core.choices import Activation, ClassWeights, Task, ZeroDivision
-from anyloss._core.counts import Counts, count
+from anyloss._core.counts import Counts
 from anyloss._core.documents import documented
 from anyloss._core.options import check_merged
 from anyloss._core.scoring import score_counts
 from anyloss._core.shapes import Layout
-from anyloss.keras.batch import BACKENDS, counting, dtype_of, make_samples
+from anyloss.keras.batch import BACKENDS, count, counting, dtype_of, make_samples
 from anyloss.keras.config import Configured, register
 from anyloss.keras.loss import weights_and_masks
 from anyloss.metrics import Metric, MetricSpec
@@ -87,11 +87,11 @@ class Score(Configured, keras.metrics.Metric):  # type: ignore[misc]
             y_pred (array): the predictions: probabilities, or logits with `from_logits=True`.
             sample_weight (array, optional): weights in the counts.
         """
-        given, options = weights_and_masks(y_pred, sample_weight), self.settings.options
+        given = weights_and_masks(y_pred, sample_weight)
         samples, _ = make_samples(y_true, y_pred, given, self.settings)
         self._set_layout(samples.layout)
         step = self.settings.steps[0].hard()
-        found = count(samples, step, options, BACKENDS[dtype_of(samples.scores)])
+        found = count(samples, step, self.settings.options)
         for cell, more in zip(self._cells, found, strict=True):
             cell.assign_add(ops.cast(more, cell.dtype))
 

@@ -238,9 +238,10 @@ def make_samples(batch: Batch, backend: Backend) -> Samples:
 
 
 def count(samples: Samples, step: Step, options: Options, backend: Backend) -> Counts:
-    """The counts of samples under a step, in double, with axes `(samples, 1, classes)`."""
+    """The counts of samples under a step, with axes `(samples, 1, classes)`."""
+    found = count_samples(samples, step, options, backend)
     # A metric multiplies counts, which overflows in float32 for large weights.
-    return Counts(*(x.to(wide(x)) for x in count_samples(samples, step, options, backend)))
+    return found if samples.weight is None else Counts(*(x.to(wide(x)) for x in found))
 
 
 def entropy_sums(batch: Batch) -> Tensor:

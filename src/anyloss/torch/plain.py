@@ -12,7 +12,7 @@ from torch import Tensor
 from anyloss._core.counts import Counts
 from anyloss._core.options import Settings
 from anyloss._core.scoring import averaged, check_finite, score_parts, whole_loss, whole_score
-from anyloss.torch.batch import BACKENDS, Batch, count, entropy_sums, make_samples
+from anyloss.torch.batch import BACKENDS, Batch, count, entropy_sums, make_samples, wide
 from anyloss.torch.sync import CROSS_ENTROPY, Pool, pooled
 
 
@@ -48,12 +48,16 @@ def parts_of_counts(
     hard: bool = False, sample_weight: Tensor | None = None,
 ) -> tuple[Counts, tuple[Tensor, Tensor]]:  # fmt: skip
     """The counts of all parts of the pool; the sum of their scores, and that of their weights."""
-    # Counts are double, but their derivatives must fit into the type of the scores.
+    # Counts may be double, but their derivatives must fit into the type of the scores.
     lay, backend = batch.layout, BACKENDS[counts.tp.dtype if hard else batch.scores.dtype]
     if pool is not None and not lay.per_sample:
-        counts = Counts(*pooled(pool, k, torch.stack(tuple(counts))))
+        own = torch.stack(tuple(counts))
+        counts = Counts(*pooled(pool, k, own.to(wide(own))))
     smooth = 0.0 if hard else settings.smooth
-    found = averaged(settings.metric, counts, lay, backend, smooth=smooth, hard=hard)
+    found = averaged(
+        settings.metric, counts, lay, backend, smooth=smooth, hard=hard,
+        weighted=batch.weight is not None,
+    )  # fmt: skip
     total, weight = score_parts(found, counts, lay, backend, sample_weight)
     if pool is not None and lay.per_sample and lay.reduction != "none":
         total, weight = pooled(pool, k, torch.stack([total, weight]))  # a sample is in one part
