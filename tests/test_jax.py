@@ -172,7 +172,7 @@ def test_values_are_checked_outside_of_transformations_only():
         (Z + 0j, Y, {}, TypeError, "real numbers"),
         ("text", Y, {}, TypeError, "logits must be an array of numbers; got str"),
         (Z, Y, {"step": Amplified(400.0)}, ValueError, "scale must be at most"),
-        (Z * 0 + 0.5, Y, {"from_logits": False, "metric": lambda tp, fn, fp, tn: tp + 1e39 * fp},
+        (Z * 0 + 0.5, Y, {"from_logits": False, "metric": lambda tp, fn, fp, tn: tp + 1e30 * fp * 1e30},
          ValueError, "finite"),
     ],
 )  # fmt: skip

@@ -1,6 +1,6 @@
 """Ranks that share a batch: real processes, gloo on the loopback, against one process.
 
-Run as a script, this file is one of these ranks: `python test_torch_sync.py FOLDER RANK RANKS`.
+Run as a script, this file is one of these ranks: `python test_distributed.py FOLDER RANK RANKS`.
 """
 
 import os
@@ -15,7 +15,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from anyloss.steps import Linear
+from anyloss.steps import Amplified, Linear
 from anyloss.torch import (
     AnyLoss,
     AUROCLoss,
@@ -24,6 +24,7 @@ from anyloss.torch import (
     StratifiedBatchSampler,
     accumulate,
     any_loss,
+    soft_counts,
 )
 
 pytestmark = pytest.mark.xdist_group("ranks")  # they share the processes of a fixture
@@ -31,6 +32,15 @@ pytestmark = pytest.mark.xdist_group("ranks")  # they share the processes of a f
 ROWS = 24
 # The ends of the shards: uneven; the last one has no positive (of two) or no sample (of four).
 ENDS = {1: (0, 24), 2: (0, 17, 24), 4: (0, 13, 18, 24, 24)}
+
+
+class OwnLoss(nn.Module):
+    """A loss by hand from the soft counts of all ranks."""
+
+    def forward(self, input, target):
+        tp, fn, fp, _ = soft_counts(input, target)
+        return 1 - ((2 * tp + 1) / (2 * tp + fn + fp + 1)).mean()
+
 
 BINARY = ("column", {})
 CASES = {
@@ -68,6 +78,10 @@ CASES = {
     "masks, sum of logarithms": ("masks", {"per_sample": True, "reduction": "sum", "form": "log"}),
     "mean over rows": ("labels", {"average": "samples", "weight": True}),
     "squared softmax": ("labels", {"squared": True, "activation": "softmax"}),
+    "squared classes": ("classes", {"squared": True, "average": "micro"}),
+    "sigmoid over classes": ("classes", {"activation": "sigmoid", "weight": True}),
+    "thresholds per label": ("labels", {"step": Amplified(10.0), "threshold": [0.2, 0.5, 0.8]}),
+    "counts of one's own": ("labels", {"loss": OwnLoss}),
     "auroc": ("labels", {"loss": AUROCLoss}),
     "average precision": ("column", {"loss": AveragePrecisionLoss, "weight": True}),
 }
@@ -81,6 +95,12 @@ ACCUMULATED = (
     "f1, three thresholds",
     "generalised Dice",
     "masks, sum",
+    "chosen classes, weighed",
+    "logarithm",
+    "mean over rows",
+    "squared softmax",
+    "sigmoid over classes",
+    "thresholds per label",
 )
 
 

@@ -539,11 +539,17 @@ def test_the_closed_form_serves_all_but_vectors_and_other_gradients(monkeypatch)
     AnyLoss("f1", per_sample=True)(z.reshape(2, 1, 5), y.reshape(2, 1, 5))
     with torch.no_grad():
         assert not F1Loss()(z, y).requires_grad
-    assert len(calls) == 8
+    AnyLoss("f1", squared=True)(pair, labels[:, 0].long())
+    AnyLoss("f1", threshold=[0.2, 0.6])(pair, labels)
+    AnyLoss("f1", activation="sigmoid")(pair, labels[:, 0].long())
+    AnyLoss("f1", activation="softmax")(pair, labels)
+    AnyLoss("f1", per_sample=True, reduction="none")(z.reshape(2, 1, 5), y.reshape(2, 1, 5))
+    AnyLoss("f1", average=None, classes=[1])(pair, labels)
+    assert len(calls) == 14
     AnyLoss("f1", average=None)(pair, labels[:, 0].long())
     AnyLoss("f1")(z, y.clone().requires_grad_())
     torch.func.grad(F1Loss())(z.detach(), y)
-    assert len(calls) == 8
+    assert len(calls) == 14
 
 
 def test_hard_step_as_a_loss_has_no_gradient():

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import anyloss
-from anyloss.steps import Amplified, Uniform
+from anyloss.steps import Amplified, Linear, Uniform
 from anyloss.torch import AnyLoss, ScoreMeter, accumulate, any_loss, soft_counts
 from anyloss.torch.batch import Batch
 
@@ -116,6 +116,13 @@ OPTIONS = [
     {"squared": True, "class_weights": "inverse", "form": "log"},
     {"per_sample": True, "reduction": "none"},
     {"per_sample": True, "reduction": "none", "average": None, "classes": [2, 1]},
+    {"per_sample": True, "reduction": "none", "form": "log", "squared": True},
+    {"activation": "softmax", "squared": True},
+    {"activation": "sigmoid", "average": None},
+    {"activation": "sigmoid", "per_sample": True, "reduction": "none", "ignore_index": 1},
+    {"activation": "softmax", "step": Amplified(10.0)},
+    {"activation": "sigmoid", "step": Amplified(10.0)},
+    {"average": None, "squared": True, "step": Amplified(10.0)},
 ]
 
 
@@ -124,6 +131,8 @@ OPTIONS = [
 def test_closed_form_plain_path_and_finite_differences_agree(task, options):
     y = LABELS if task == "multilabel" else CLASSES
     weight = torch.arange(4.0, dtype=torch.float64)
+    if task == "multilabel" and "ignore_index" in options:
+        options = options | {"ignore_index": 255}
     loss = AnyLoss("f1", task=task, **options)
     found = value_and_gradient(loss, y, weight)
     with mock.patch.object(Batch, "has_closed_form", return_value=False):
@@ -131,6 +140,13 @@ def test_closed_form_plain_path_and_finite_differences_agree(task, options):
     z = LOGITS[:, :, :2, :2].clone().requires_grad_()
     small = y[..., :2, :2]
     assert torch.autograd.gradcheck(lambda z: loss(z, small, weight), z)
+
+
+@pytest.mark.parametrize("step", [Uniform(), Amplified(10.0), Linear()])
+def test_thresholds_per_label_have_the_gradient_of_finite_differences(step):
+    loss = AnyLoss("f1", task="multilabel", step=step, threshold=[0.2, 0.5, 0.8])
+    z = LOGITS[:, :, :2, :2].clone().requires_grad_()
+    assert torch.autograd.gradcheck(lambda z: loss(z, LABELS[..., :2, :2]), z)
 
 
 @pytest.mark.parametrize(
@@ -317,9 +333,18 @@ def test_weights_of_samples_multiply_losses_that_are_not_averaged():
     )
 
 
-def test_memory_weighs_the_classes_by_all_that_it_remembers():
-    """Two batches with a memory near 1 have the weights of both together."""
-    given = {"average": "micro", "class_weights": "inverse_square"}
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"average": "micro", "class_weights": "inverse_square"},
+        {"classes": [2, 0], "class_weights": [1.0, 3.0], "form": "log"},
+        {"squared": True, "include_background": False},
+        {"activation": "sigmoid", "step": Amplified(10.0)},
+    ],
+    ids=str,
+)
+def test_memory_counts_two_batches_as_one(given):
+    """Two batches with a memory near 1 have the loss of both together."""
     loss = AnyLoss(**given, memory=1 - 1e-12)
     loss(LOGITS[:2], CLASSES[:2])
     second = loss(LOGITS[2:], CLASSES[2:])

@@ -81,7 +81,8 @@ def class_derivatives(
     if merge is not None:
         total, weight = merge(total, weight)
     part = part_of_mean(found, counts, lay, backend, sample_weight)
-    if lay.reduction != "sum" and not isinstance(part, float):
+    a_sum = lay.reduction == "sum" or (lay.reduction == "none" and of_loss)
+    if not (a_sum or isinstance(part, float)):
         part = part / backend.where(weight < backend.tiny, 1.0, weight)
     d_positive, d_negative = _by_column(
         found.score.d_positive * part, found.score.d_negative * part, counts, lay, backend

@@ -16,7 +16,6 @@ from anyloss._core.choices import Options
 from anyloss._core.counts import Counts, cross_entropy_sums
 from anyloss._core.counts import count as count_samples
 from anyloss._core.options import Settings
-from anyloss._core.per_label import PerLabel
 from anyloss._core.shapes import Layout, Samples, arrange, check_weight, distributions, layout
 from anyloss.steps import Amplified, Step
 
@@ -70,23 +69,20 @@ class Batch(NamedTuple):
     def has_closed_form(self, step: Step) -> bool:
         """Whether the gradient is computed in closed form, without a graph.
 
-        Compilers, `torch.func`, labels or weights that need gradients, one score per class unless
-        the task is multilabel with all labels, one loss per sample, squared decisions, another
-        activation than that of the task, one threshold per label, other steps for several classes,
-        and devices without double precision take the plain path instead.
+        Compilers, `torch.func`, labels or weights that need gradients, one score per class through
+        a softmax, steps other than `Uniform()` and `Amplified` for several classes or with another
+        activation than that of the task, and devices without double precision take the plain path
+        instead.
         """
         lay, w = self.layout, self.weight
         plain = self.target.requires_grad or (w is not None and w.requires_grad)
         if plain or not self.eager or self.scores.device.type == "mps":
             return False
-        if lay.average is None and (lay.task != "multilabel" or lay.counted is not None):
+        if lay.average is None and (lay.task == "binary" or lay.has_softmax):
             return False
-        if lay.reduction == "none" or lay.activation != "auto" or self.options.squared:
-            return False
-        if isinstance(step, PerLabel):
-            return False
-        amplified = type(step) is Amplified and step.threshold == 0.5
-        return lay.task != "multiclass" or step.is_identity or amplified
+        if step.is_identity or (lay.task != "multiclass" and lay.activation == "auto"):
+            return True
+        return type(step) is Amplified and step.threshold == 0.5 and lay.activation == "auto"
 
     @property
     def masked(self) -> bool:

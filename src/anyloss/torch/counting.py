@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
+import torch.distributed as dist
 from torch import Tensor
 
 from anyloss._core.choices import Activation, PerSample, Task
@@ -11,7 +13,8 @@ from anyloss._core.counts import Counts, shaped_counts
 from anyloss._core.documents import documented
 from anyloss._core.options import make_settings
 from anyloss.steps import Step
-from anyloss.torch.batch import BACKENDS, count, make_samples, read_batch
+from anyloss.torch.batch import BACKENDS, count, make_samples, read_batch, wide
+from anyloss.torch.sync import over_ranks, pooled
 
 
 @documented
@@ -21,12 +24,15 @@ def soft_counts(
     from_logits: bool = True, activation: Activation = "auto", squared: bool = False,
     task: Task = "auto", class_axis: int | None = None, per_sample: PerSample = False,
     soft_labels: bool = False, ignore_index: int | None = None, validate: bool = True,
+    sync: bool | None = None, group: dist.ProcessGroup | None = None,
 ) -> Counts:  # fmt: skip
     """The soft counts of a batch, with gradients, for metrics and losses of one's own.
 
     With the soft decisions `a = step(p)`, labels `y` and weights `w` they are `tp = sum(w y a)`,
-    `fn = sum(w y (1 - a))`, `fp = sum(w (1 - y) a)` and `tn = sum(w (1 - y) (1 - a))`. They are the
-    counts of this batch only: ranks exchange nothing.
+    `fn = sum(w y (1 - a))`, `fp = sum(w (1 - y) a)` and `tn = sum(w (1 - y) (1 - a))`. Where a
+    process group is initialised they are the counts of all ranks, except with `per_sample=True`:
+    the gradient of a loss of these counts, averaged over the ranks as
+    `DistributedDataParallel` does it, is that of the undivided batch.
 
     Args:
         input (Tensor): the scores: logits, or probabilities with `from_logits=False`.
@@ -45,7 +51,6 @@ def soft_counts(
             or the values are out of range (with `validate=True`).
 
     Examples:
-        >>> import torch
         >>> logits = torch.tensor([2.0, -1.0, 0.5, -2.0], requires_grad=True)
         >>> tp, fn, fp, tn = soft_counts(logits, torch.tensor([1, 0, 1, 0]))
         >>> loss = 1 - (tp + 1) / (tp + 0.7 * fn + 0.3 * fp + 1)
@@ -61,4 +66,8 @@ def soft_counts(
     batch = read_batch(input, target, weight, settings)
     backend = BACKENDS[batch.scores.dtype]
     found = count(make_samples(batch, backend), settings.steps[0], batch.options, backend)
+    pool = None if batch.layout.per_sample else over_ranks(sync, group)
+    if pool is not None:
+        own = torch.stack(tuple(found))
+        found = Counts(*pooled(pool, 0, own.to(wide(own))))
     return shaped_counts(Counts(*(x.to(batch.scores.dtype) for x in found)), batch.layout)

@@ -29,10 +29,15 @@ from anyloss._core.gradient import column_decisions
 from anyloss.steps import Amplified, Step
 from anyloss.torch.batch import BACKENDS, Batch, check_logits, check_part
 
-BLOCK = 196608  # numbers per thread: a few buffers of this size fit into the cache
+BLOCK = 131072  # numbers per thread: a few buffers of this size fit into the cache
 SMALL = 32768  # numbers; below, NumPy's calls are cheaper than PyTorch's
 # The largest logit up to which `a - a^2` keeps its digits.
 MODERATE = {torch.float32: 6.0, torch.float64: 14.0}
+# Steps that differ between labels find these in the third axis of a part.
+LABELS_THIRD = {
+    dtype: backend._replace(class_axis=2, concat=lambda parts: torch.cat(parts, 2))
+    for dtype, backend in BACKENDS.items()
+}
 # The share of the samples below which a count that is a difference of sums is summed directly.
 IMPRECISE = {dtype: 1e5 * torch.finfo(dtype).eps for dtype in BACKENDS}
 
@@ -47,11 +52,12 @@ class Part(NamedTuple):
     z: Tensor
     y: Tensor
     weight: Tensor | None
-    task: str
+    softmax: bool  # the decisions of the classes depend on each other
     by_index: bool  # the labels are class indices
     per_sample: bool
     from_logits: bool
     soft_labels: bool
+    squared: bool
 
 
 class Decided(NamedTuple):
@@ -61,7 +67,7 @@ class Decided(NamedTuple):
     accelerators they are tensors with these axes. `buffer` has the size of the scores: it holds the
     derivatives of the decisions of columns, or the probabilities of classes, and at the end the
     gradient. `saved` has the decisions of each block where they are needed as well: for soft labels
-    of columns, and for classes under another step than the identity.
+    and squared decisions of columns, and for classes under another step than the identity.
     """
 
     part: Part
@@ -80,7 +86,7 @@ def decide(batch: Batch, step: Step, wanted: bool = True) -> Decided:
         part = _blanked(part)
         if batch.checked and part.from_logits:
             check_logits(part.z, finite=False)
-    if batch.checked and (batch.masked or part.task == "multiclass"):
+    if batch.checked and (batch.masked or batch.layout.task == "multiclass"):
         try:
             check_part(batch, part.z, part.y, part.weight)
         except ValueError:  # a sample of weight 0 may hold anything
@@ -88,6 +94,8 @@ def decide(batch: Batch, step: Step, wanted: bool = True) -> Decided:
             check_part(batch, part.z, part.y, part.weight)
     elif batch.masked and not part.z.is_cpu:
         part = _blanked(part)
+    if part.by_index and (part.squared or not part.softmax):
+        part = _with_one_hot_labels(part)
     found = _decide(part, step, wanted)
     if batch.masked and part.z.is_cpu and not _is_finite(found[0]):
         part = _blanked(part)
@@ -104,7 +112,9 @@ def _make_part(batch: Batch) -> tuple[Part, Tensor | None]:
         before, after = shape[1 : lay.class_axis], shape[lay.class_axis + 1 :]
         view = (shape[0], math.prod(before), lay.classes, math.prod(after))
     labels = (*view[:2], 1, *view[3:]) if lay.index_target else view
-    z, y = batch.scores.detach().reshape(view), batch.target.reshape(labels)
+    z, y = batch.scores.detach(), batch.target
+    z = z if z.shape == view else z.reshape(view)
+    y = y if y.shape == labels else y.reshape(labels)
     w, sample_weight = None, None
     if batch.weight is not None:
         w = batch.weight.detach().to(z.dtype)
@@ -115,8 +125,8 @@ def _make_part(batch: Batch) -> tuple[Part, Tensor | None]:
         keep = torch.ne(y, options.ignore_index, out=torch.empty_like(y, dtype=z.dtype))
         w, y = keep if w is None else w * keep, y * keep.to(y.dtype)
     part = Part(
-        z, y, w, lay.task, lay.index_target, bool(lay.per_sample), options.from_logits,
-        options.soft_labels,
+        z, y, w, lay.task != "binary" and lay.has_softmax, lay.index_target, bool(lay.per_sample),
+        options.from_logits, options.soft_labels, options.squared,
     )  # fmt: skip
     return part, sample_weight
 
@@ -135,9 +145,13 @@ def _blanked(part: Part) -> Part:
     if part.weight is None:
         return part
     gone = part.weight == 0
-    if part.task == "multiclass":  # a single class cannot be blanked: it would change the others
+    if part.softmax:  # a single class cannot be blanked: it would change the others
         gone = gone.all(2, keepdim=True)
     return part._replace(z=part.z.masked_fill(gone, 0.0), y=part.y.masked_fill(gone, 0))
+
+
+def _with_one_hot_labels(part: Part) -> Part:
+    return part._replace(y=torch.zeros_like(part.z).scatter_(2, part.y, 1.0), by_index=False)
 
 
 def blocks(part: Part) -> Iterator[tuple[slice, Part]]:
@@ -158,7 +172,7 @@ def _decide(part: Part, step: Step, wanted: bool) -> tuple[Counts, Tensor | None
     if is_small(part) and _has_short_form(part, step):
         return *_small_columns(part, step), saved
     buffer = torch.empty_like(part.z, memory_format=torch.contiguous_format) if wanted else None
-    if not cpu:
+    if not cpu or part.squared:  # which has a difference in `fp` itself
         return _counts(part, step, buffer, saved), buffer, saved
     counts = counts_of_sums(*_add(part, step, buffer, saved))
     if _is_imprecise(counts, IMPRECISE[part.z.dtype]):
@@ -171,7 +185,7 @@ def _add(part: Part, step: Step, buffer: Tensor | None, saved: list[Tensor]) -> 
     total: list[Any] = []
     for at, block in blocks(part):
         out = None if buffer is None else buffer[at]
-        if part.task == "multiclass":
+        if part.softmax:
             a = _class_decisions(block, step, out, saved)
         else:
             a = _column_decisions(block, step, out, saved)[0]
@@ -190,7 +204,7 @@ def _counts(part: Part, step: Step, buffer: Tensor | None, saved: list[Tensor]) 
     parts = []
     for at, block in blocks(part):
         out = None if buffer is None else buffer[at]
-        if part.task == "multiclass":
+        if part.softmax:
             if out is not None:
                 _class_decisions(block, step, out, saved)
             cells = _class_cells(block, step)
@@ -215,21 +229,21 @@ def _is_imprecise(counts: Counts, share: float) -> bool:
     least = share / 100
     lost = (fn + tn < share * (tp + fn + fp + tn)) | (tn < share * (fp + tn))
     lost |= fp + tn < share * (tp + fn)
-    lost |= ((tp < least * fn) | (fn < least * tp)) & (tp + fn > 0)
-    lost |= (fp < least * tn) & (fp + tn > 0)
+    # One of `tp` and `fp` is a sum itself; the other one is the predicted positives minus it.
+    lost |= ((fn < least * tp) | (tp < least * fp)) & (tp + fn > 0)
+    lost |= (fp < least * tp) & (fp + tn > 0)
     return lost if isinstance(lost, bool) else bool(lost.any())
 
 
 def _has_short_form(part: Part, step: Step) -> bool:
-    """Whether the decisions are those of `Uniform()` or `Amplified`, of logits and hard labels."""
-    short = step.is_identity or type(step) is Amplified
-    return short and part.from_logits and not part.soft_labels
+    """Whether the decisions are those of `Uniform()` or `Amplified`, of logits."""
+    return part.from_logits and (step.is_identity or type(step) is Amplified)
 
 
 def is_small(part: Part) -> bool:
     """Whether NumPy takes columns of hard labels, because it has less overhead per call."""
     small = part.z.is_cpu and part.z.numel() <= SMALL
-    return small and part.task != "multiclass" and not part.soft_labels
+    return small and not (part.softmax or part.soft_labels or part.squared)
 
 
 def _small_columns(part: Part, step: Step) -> tuple[Counts, Tensor]:
@@ -239,10 +253,14 @@ def _small_columns(part: Part, step: Step) -> tuple[Counts, Tensor]:
     if part.z.ndim == 1:
         counts = column_counts(a, y, w)
     else:
-        each = (a, a * y, y, np.ones_like(y)) if w is None else (a * w, a * y * w, y * w, w)
         axes, shape = (1, 3) if part.per_sample else (0, 1, 3), (-1, 1, a.shape[2])
-        sums = (np.add.reduce(np.broadcast_to(x, a.shape), axis=axes, dtype=float) for x in each)
-        counts = counts_of_sums(*(x.reshape(shape) for x in sums))
+        each = (
+            [a, a * y, y] if w is None else [a * w, a * y * w, y * w, np.broadcast_to(w, a.shape)]
+        )
+        sums = [np.add.reduce(x, axis=axes, dtype=float).reshape(shape) for x in each]
+        if w is None:
+            sums.append(np.full_like(sums[0], a.size / max(1, sums[0].size)))
+        counts = counts_of_sums(*sums)
     if _is_imprecise(counts, IMPRECISE[part.z.dtype]):
         counts = _counts(part, step, None, [])
     if factor != 1.0:
@@ -252,20 +270,25 @@ def _small_columns(part: Part, step: Step) -> tuple[Counts, Tensor]:
     return counts, torch.from_numpy(derivative)
 
 
-_kept = threading.local()
+class _Kept(threading.local):
+    memory = torch.empty(0)
+    rooms = torch.empty(0)  # the same memory in the shape that was asked for last
 
 
-def scratch(like: Tensor, number: int) -> Tensor:
-    """Working memory that is kept from call to call, because new pages cost more than the work."""
+_kept = _Kept()
+
+
+def scratch(like: Tensor) -> Tensor:
+    """Room for three blocks, kept from call to call: new memory pages cost more than the work."""
     if not like.is_cpu:
-        return like.new_empty((number, *like.shape))
-    name, size = str(like.dtype), number * like.numel()
-    found: Tensor | None = getattr(_kept, name, None)
-    if found is None or found.numel() < size:
-        with torch.inference_mode(False):  # what is kept must serve training as well
-            found = torch.empty(size, dtype=like.dtype)
-        setattr(_kept, name, found)
-    return found[:size].view(number, *like.shape)
+        return like.new_empty((3, *like.shape))
+    size = 3 * like.numel()
+    if _kept.rooms.shape[1:] != like.shape or _kept.rooms.dtype != like.dtype:
+        if _kept.memory.dtype != like.dtype or _kept.memory.numel() < size:
+            with torch.inference_mode(False):  # what is kept must serve training as well
+                _kept.memory = torch.empty(size, dtype=like.dtype)
+        _kept.rooms = _kept.memory[:size].view(3, *like.shape)
+    return _kept.rooms
 
 
 @lru_cache(maxsize=64)
@@ -281,20 +304,20 @@ def _column_decisions(
     part: Part, step: Step, out: Tensor | None, saved: list[Tensor], mirrored: bool = False
 ) -> tuple[Tensor, Tensor]:
     """The soft decisions and, if `mirrored`, their mirrors; derivatives are written to `out`."""
-    if part.from_logits and (step.is_identity or type(step) is Amplified):
+    if _has_short_form(part, step):
         a, b = _short_form(part.z, step, out, mirrored)
     else:
         a, b = _any_step(part, step, out)
     if out is not None and part.weight is not None:
         out.mul_(part.weight)
-    if out is not None and part.soft_labels:
+    if out is not None and (part.soft_labels or part.squared):
         saved.append(a.clone())
     return a, b
 
 
 def _short_form(z: Tensor, step: Step, out: Tensor | None, mirrored: bool) -> tuple[Tensor, Tensor]:
     """The decisions of `Uniform()` and `Amplified` in few operations."""
-    room, zero = scratch(z, 3), _zero(z.dtype, z.device)
+    room, zero = scratch(z), _zero(z.dtype, z.device)
     if step.is_identity and not mirrored and _is_moderate(z):
         a = torch.sigmoid(z, out=room[0])
         if out is not None:
@@ -327,8 +350,8 @@ def _is_moderate(z: Tensor) -> bool:
 
 def _any_step(part: Part, step: Step, out: Tensor | None) -> tuple[Tensor, Tensor]:
     """The decisions of any step, from its `both` and `density`."""
-    backend = BACKENDS[part.z.dtype]
-    p, q = pair(part.z, step, part.task, part.from_logits, backend)
+    backend = LABELS_THIRD[part.z.dtype]
+    p, q = pair(part.z, step, "multilabel", part.from_logits, backend)
     if out is not None:
         derivative = step.density(p, q, backend)
         if part.from_logits and not step.on_logit:
@@ -346,8 +369,7 @@ def _sums(part: Part, a: Tensor) -> list[Array]:
     y, w = part.y, part.weight
     if w is not None:
         a, y = a * w, y * w
-    room = scratch(part.z, 4)[3]
-    both = torch.minimum(a, y) if part.soft_labels else torch.mul(a, part.y, out=room)
+    both = torch.minimum(a, y) if part.soft_labels else torch.mul(a, part.y, out=scratch(part.z)[1])
     found = [_sum(x, part) for x in (a, both, y)]
     found.append(torch.full_like(found[0], part.z.numel() / max(1, found[0].numel()))
                  if w is None else _sum(w.expand_as(part.z), part))  # fmt: skip
@@ -356,16 +378,18 @@ def _sums(part: Part, a: Tensor) -> list[Array]:
 
 def _column_cells(part: Part, a: Tensor, b: Tensor) -> list[Tensor]:
     """The four counts `(samples, classes)`, each summed directly."""
-    return [_sum(x, part) for x in _cells(a, b, part.y, part.weight, part.soft_labels)]
+    return [_sum(x, part) for x in _cells(part, a, b, part.y)]
 
 
-def _cells(
-    a: Tensor, b: Tensor, y: Tensor, w: Tensor | None, soft_labels: bool
-) -> Iterator[Tensor]:
+def _cells(part: Part, a: Tensor, b: Tensor, y: Tensor) -> Iterator[Tensor]:
     """The part of each decision in `tp`, `fn`, `fp` and `tn`."""
-    if soft_labels:
+    w = part.weight
+    if part.soft_labels:
         both = torch.minimum(a, y)
         cells = both, y - both, a - both, torch.minimum(b, 1 - y)
+    elif part.squared:
+        both, n = a * b * y, 1 - y
+        cells = a * y, b * y, n * a * a - both, n * b * (1 + a) + both
     else:
         cells = a * y, b * y, a * (1 - y), b * (1 - y)
     return iter(cells) if w is None else (x.mul_(w) for x in cells)
@@ -438,8 +462,8 @@ def _class_cells(part: Part, step: Step) -> list[Tensor]:
     a, b = (part.z, 1 - part.z) if not part.from_logits else _mirrored_softmax(part.z)
     if not step.is_identity:
         a, b = _mirrored_softmax(a * class_scale(step, a.shape[2]))
-    y = torch.zeros_like(a).scatter_(2, part.y, 1.0) if part.by_index else part.y
-    return [_sum(x, part) for x in _cells(a, b, y, part.weight, part.soft_labels)]
+    y = _with_one_hot_labels(part).y if part.by_index else part.y
+    return [_sum(x, part) for x in _cells(part, a, b, y)]
 
 
 def _mirrored_softmax(x: Tensor) -> tuple[Tensor, Tensor]:

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from anyloss._core.backend import Array
 from anyloss._core.gradient import Derivatives
+from anyloss._core.shapes import Layout
 from anyloss.steps import Step
 from anyloss.torch.decide import (
     MODERATE,
@@ -36,27 +37,26 @@ Plain = Callable[[Tensor], Tensor]
 
 
 def with_gradient(
-    scores: Tensor, class_axis: int, decided: Decided, found: Derivatives, again: Again,
-    plain: Plain,
-) -> Tensor:  # fmt: skip
+    scores: Tensor, lay: Layout, decided: Decided, found: Derivatives, again: Again, plain: Plain
+) -> Tensor:
     """One minus the score, as a tensor whose gradient is known.
 
     `again` decides once more, for a second backward pass through the same loss. `plain` is the same
     loss in differentiable operations, for a gradient that is differentiated itself.
     """
-    loss: Tensor = _ClosedForm.apply(scores, class_axis, decided, found, again, plain)  # type: ignore[no-untyped-call]
+    loss: Tensor = _ClosedForm.apply(scores, lay, decided, found, again, plain)  # type: ignore[no-untyped-call]
     return loss
 
 
 class _ClosedForm(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, scores: Tensor, class_axis: int, decided: Decided, found: Derivatives,
-        again: Again, plain: Plain,
+        ctx: Any, scores: Tensor, lay: Layout, decided: Decided, found: Derivatives, again: Again,
+        plain: Plain,
     ) -> Tensor:  # fmt: skip
         if decided.buffer is not None:
             ctx.save_for_backward(scores)
-            ctx.found, ctx.again, ctx.plain, ctx.class_axis = found, again, plain, class_axis
+            ctx.found, ctx.again, ctx.plain, ctx.lay = found, again, plain, lay
             ctx.gradient = loss_gradient(decided, found).reshape(scores.shape)
         if isinstance(found.score, float):
             return torch.scalar_tensor(1.0 - found.score, dtype=scores.dtype)
@@ -73,15 +73,29 @@ class _ClosedForm(torch.autograd.Function):
         gradient, ctx.gradient = ctx.gradient, None
         if gradient is None:
             gradient = loss_gradient(ctx.again(), ctx.found).reshape(scores.shape)
-        if upstream.ndim == 1:  # one loss per class
-            upstream = upstream.reshape(-1, *[1] * (scores.ndim - 1 - ctx.class_axis))
-        if not _is_one(upstream):
+        if upstream.ndim:
+            gradient = gradient * _spread(upstream, ctx.lay, scores.ndim)
+        elif not _is_one(upstream):
             gradient = gradient * upstream
         return gradient, None, None, None, None, None
 
 
+def _spread(upstream: Tensor, lay: Layout, axes: int) -> Tensor:
+    """The gradients of several losses, `(n,)`, `(C,)` or `(n, C)`, with the axes of the scores."""
+    shape = [1] * axes
+    if lay.reduction == "none":
+        shape[0] = len(upstream)
+    if lay.average is None:
+        if lay.counted is not None:
+            given = upstream
+            upstream = given.new_zeros((*given.shape[:-1], lay.classes))
+            upstream[..., list(lay.counted)] = given
+        shape[lay.class_axis] = lay.classes
+    return upstream.reshape(shape)
+
+
 def _is_one(upstream: Tensor) -> bool:
-    if upstream.ndim or not upstream.is_cpu:
+    if not upstream.is_cpu:
         return False
     try:
         return upstream.item() == 1.0
@@ -104,11 +118,11 @@ def loss_gradient(decided: Decided, found: Derivatives) -> Tensor:
     for at, block in blocks(part):
         own = [x[at] if part.per_sample else x for x in (d_positive, d_negative)]
         out = gradient[at]
-        if part.task == "multiclass":
+        if part.softmax:
             a = out if step.is_identity else next(saved)
             _class_gradient(block, step, out, a, *own)
-        elif part.soft_labels:
-            out.mul_(_by_side(next(saved), block.y, *own))
+        elif part.soft_labels or part.squared:
+            out.mul_(_by_decision(block, next(saved), *own))
         else:
             _column_gradient(out, block.y, *own)
     return gradient
@@ -116,7 +130,7 @@ def loss_gradient(decided: Decided, found: Derivatives) -> Tensor:
 
 def _column_gradient(out: Tensor, y: Tensor, d_positive: Array, d_negative: Array) -> None:
     """Multiply the derivatives of the decisions by those of the score."""
-    room, change = scratch(out, 1)[0], d_positive - d_negative
+    room, change = scratch(out)[0], d_positive - d_negative
     if isinstance(change, float):
         torch.mul(out, d_negative, out=room)
         torch.addcmul(room, out, y, value=change, out=out)
@@ -150,8 +164,13 @@ def _as_tensor(x: Array, part: Part, limit: float) -> Tensor:
     return found.to(part.z.dtype).reshape(shape)
 
 
-def _by_side(a: Tensor, y: Tensor, d_positive: Array, d_negative: Array) -> Tensor:
-    """More of a decision is more of `tp` below the soft label, and more of `fp` above it."""
+def _by_decision(part: Part, a: Tensor, d_positive: Array, d_negative: Array) -> Tensor:
+    """The derivatives of the score by the decisions, where these depend on the decisions."""
+    y = part.y
+    if part.squared:  # `tp = sum(a y)`, and the predicted positives are `sum(a^2)`
+        squares: Tensor = y * (d_positive - d_negative) + 2 * a * d_negative
+        return squares
+    # More of a decision is more of `tp` below the soft label, and more of `fp` above it.
     side: Tensor = (a < y).to(a.dtype) * d_positive + (a > y).to(a.dtype) * d_negative
     return side
 
@@ -160,12 +179,12 @@ def _class_gradient(
     part: Part, step: Step, p: Tensor, a: Tensor, d_positive: Tensor, d_negative: Tensor
 ) -> None:
     """Overwrite the probabilities `p` of a block of classes with the gradient."""
-    g, change = scratch(p, 1)[0], d_positive - d_negative
-    if part.by_index:
+    g, change = scratch(p)[0], d_positive - d_negative
+    if part.soft_labels or part.squared:
+        g.copy_(_by_decision(part, a, d_positive, d_negative))
+    elif part.by_index:
         g.copy_(d_negative.expand_as(p))
         g.scatter_add_(2, part.y, change.expand_as(p).gather(2, part.y))
-    elif part.soft_labels:
-        g.copy_(_by_side(a, part.y, d_positive, d_negative))
     else:
         torch.mul(part.y, change, out=g).add_(d_negative)
     if part.weight is not None:

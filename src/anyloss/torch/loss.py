@@ -69,7 +69,7 @@ def _step_loss(batch: Batch, k: int, settings: Settings, pool: Pool | None) -> T
         return plain_loss(batch._replace(scores=scores), k, settings, pool)
 
     return with_gradient(
-        batch.scores, batch.layout.class_axis, decided, found, partial(decide, batch, step), plain
+        batch.scores, batch.layout, decided, found, partial(decide, batch, step), plain
     )
 
 
@@ -98,7 +98,7 @@ def _derivatives(
         found = class_derivatives(
             arrays, metric, lay, smooth, _unstacked(decided.sample_weight),
             NUMPY if batch.scores.is_cpu else BACKENDS[torch.float64],
-            merge if pool is not None and lay.per_sample else None,
+            merge if pool is not None and lay.per_sample and lay.reduction != "none" else None,
             of_loss=True,
         )  # fmt: skip
     if batch.checked and not _is_finite((*found, *counts)):
