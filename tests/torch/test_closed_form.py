@@ -286,3 +286,62 @@ def test_cells_that_are_differences_are_not_lost_in_rounding(metric, logits):
         check(z, y, metric, Uniform())
         double = AnyLoss(metric)(z.double(), y.double())
         torch.testing.assert_close(AnyLoss(metric)(z, y), double.float(), rtol=1e-4, atol=1e-6)
+
+
+ENTROPY_CASES = {
+    "column": ((300,), {}),
+    "many rows": ((300_000,), {}),
+    "thresholds": ((50,), {"thresholds": [0.3, 0.6]}),
+    "masks": ((6, 1, 9, 9), {"per_sample": True, "zero_division": 1}),
+    "labels": ((200, 4), {}),
+    "soft labels": ((200,), {"soft_labels": True}),
+    "classes": ((200, 4), {"task": "multiclass"}),
+    "class maps": ((3, 4, 8, 8), {"task": "multiclass", "step": Amplified(20.0)}),
+    "squared": ((200, 4), {"task": "multiclass", "squared": True}),
+}
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("name", ENTROPY_CASES)
+def test_the_cross_entropy_in_closed_form_is_that_of_autodiff(name, weighted):
+    shape, options = ENTROPY_CASES[name]
+    torch.manual_seed(0)
+    for dtype, spread in ((torch.float64, 3.0), (torch.float32, 2.0), (torch.float32, 30.0)):
+        z = spread * torch.randn(shape, dtype=dtype)
+        y = (torch.rand(shape) < 0.2).to(dtype)
+        if options.get("task") == "multiclass":
+            y = torch.randint(0, shape[1], (shape[0], *shape[2:]))
+        elif options.get("soft_labels"):
+            y = torch.rand(shape, dtype=dtype)
+        weight = torch.rand(shape[0], dtype=dtype) if weighted else None
+        check(z, y, "f1", weight=weight, cross_entropy=0.4, **({"step": None} | options))
+
+
+def test_the_cross_entropy_can_be_differentiated_twice_and_called_twice():
+    torch.manual_seed(0)
+    y, classes = torch.tensor([1.0, 0.0, 0.0, 1.0]), torch.tensor([0, 2, 1, 1])
+    loss = AnyLoss("f1", cross_entropy=0.4)
+    for shape, labels in (((4,), y), ((4, 3), classes)):
+        z = torch.randn(shape, dtype=torch.float64, requires_grad=True)
+        labels = labels.double() if labels.is_floating_point() else labels
+        assert torch.autograd.gradcheck(lambda z, y=labels: loss(z, y), z)
+        assert torch.autograd.gradgradcheck(lambda z, y=labels: loss(z, y), z)
+        value = loss(z, labels)
+        first = torch.autograd.grad(value, z, retain_graph=True)[0].clone()
+        second = torch.autograd.grad(3 * value, z)[0]
+        torch.testing.assert_close(second, 3 * first)
+
+
+def test_the_cross_entropy_leaves_out_what_has_no_weight():
+    z, y = torch.tensor([1.0, -2.0, torch.inf, 0.5]), torch.tensor([1.0, 0.0, 0.0, 0.0])
+    weight = torch.tensor([1.0, 2.0, 0.0, 1.0])
+    keep = [0, 1, 3]
+    (fast, gradient), _ = both_paths(z, y, "f1", weight, cross_entropy=0.5)
+    (rest, expected), _ = both_paths(z[keep], y[keep], "f1", weight[keep], cross_entropy=0.5)
+    torch.testing.assert_close(fast, rest)
+    torch.testing.assert_close(gradient[keep], expected)
+    assert gradient[2] == 0
+    nothing = AnyLoss("f1", cross_entropy=0.5)(z[keep].requires_grad_(), y[keep], 0 * weight[keep])
+    nothing.backward()
+    with pytest.raises(ValueError, match="finite numbers where cross_entropy is added"):
+        AnyLoss("f1", cross_entropy=0.5)(z, y)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from anyloss._core.backend import Backend
+from anyloss._core.backend import Array, Backend
 from anyloss._core.choices import Options
 from anyloss._core.counts import Counts, cross_entropy_sums
 from anyloss._core.counts import count as count_samples
@@ -206,6 +206,15 @@ def check_logits(scores: Tensor, finite: bool) -> None:
         raise ValueError(
             f"input must hold finite logits for several classes; got {least.item()} to "
             f"{most.item()}"
+        )
+
+
+def check_entropy(value: Array) -> None:
+    """Refuse a cross-entropy that is not finite."""
+    if not math.isfinite(value):
+        raise ValueError(
+            "input must hold finite numbers where cross_entropy is added; got a cross-entropy of "
+            f"{float(value)}"
         )
 
 

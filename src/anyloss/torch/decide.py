@@ -83,22 +83,22 @@ def decide(batch: Batch, step: Step, wanted: bool = True) -> Decided:
     part, sample_weight = _make_part(batch)
     hides_nan = not (step.is_identity or type(step) is Amplified)  # its comparisons may do so
     if hides_nan:
-        part = _blanked(part)
+        part = blanked(part)
         if batch.checked and part.from_logits:
             check_logits(part.z, finite=False)
     if batch.checked and (batch.masked or batch.layout.task == "multiclass"):
         try:
             check_part(batch, part.z, part.y, part.weight)
         except ValueError:  # a sample of weight 0 may hold anything
-            part = _blanked(part)
+            part = blanked(part)
             check_part(batch, part.z, part.y, part.weight)
     elif batch.masked and not part.z.is_cpu:
-        part = _blanked(part)
+        part = blanked(part)
     if part.by_index and (part.squared or not part.softmax):
         part = _with_one_hot_labels(part)
     found = _decide(part, step, wanted)
     if batch.masked and part.z.is_cpu and not _is_finite(found[0]):
-        part = _blanked(part)
+        part = blanked(part)
         found = _decide(part, step, wanted)
     return Decided(part, step, *found, sample_weight)
 
@@ -140,7 +140,7 @@ def _weights(w: Tensor, y: Tensor) -> Tensor:
     return w.reshape(-1, 1, 1, 1)
 
 
-def _blanked(part: Part) -> Part:
+def blanked(part: Part) -> Part:
     """The part with zeros as scores and labels of the samples of weight 0."""
     if part.weight is None:
         return part

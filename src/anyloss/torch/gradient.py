@@ -29,6 +29,7 @@ from anyloss.torch.decide import (
     is_small,
     scratch,
 )
+from anyloss.torch.entropy import Entropy, add_class_gradient, add_column_gradient
 
 LIMIT = {dtype: torch.finfo(dtype).max / 4 for dtype in (torch.float32, torch.float64)}
 
@@ -37,30 +38,33 @@ Plain = Callable[[Tensor], Tensor]
 
 
 def with_gradient(
-    scores: Tensor, lay: Layout, decided: Decided, found: Derivatives, again: Again, plain: Plain
-) -> Tensor:
-    """One minus the score, as a tensor whose gradient is known.
+    scores: Tensor, lay: Layout, decided: Decided, found: Derivatives, entropy: Entropy | None,
+    again: Again, plain: Plain,
+) -> Tensor:  # fmt: skip
+    """One minus the score, plus the cross-entropy, as a tensor whose gradient is known.
 
     `again` decides once more, for a second backward pass through the same loss. `plain` is the same
     loss in differentiable operations, for a gradient that is differentiated itself.
     """
-    loss: Tensor = _ClosedForm.apply(scores, lay, decided, found, again, plain)  # type: ignore[no-untyped-call]
+    loss: Tensor = _ClosedForm.apply(scores, lay, decided, found, entropy, again, plain)  # type: ignore[no-untyped-call]
     return loss
 
 
 class _ClosedForm(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, scores: Tensor, lay: Layout, decided: Decided, found: Derivatives, again: Again,
-        plain: Plain,
+        ctx: Any, scores: Tensor, lay: Layout, decided: Decided, found: Derivatives,
+        entropy: Entropy | None, again: Again, plain: Plain,
     ) -> Tensor:  # fmt: skip
         if decided.buffer is not None:
             ctx.save_for_backward(scores)
+            ctx.factor = None if entropy is None else entropy.factor
             ctx.found, ctx.again, ctx.plain, ctx.lay = found, again, plain, lay
-            ctx.gradient = loss_gradient(decided, found).reshape(scores.shape)
-        if isinstance(found.score, float):
-            return torch.scalar_tensor(1.0 - found.score, dtype=scores.dtype)
-        return torch.as_tensor(1.0 - found.score, dtype=scores.dtype, device=scores.device)
+            ctx.gradient = loss_gradient(decided, found, ctx.factor).reshape(scores.shape)
+        value = 1.0 - found.score if entropy is None else 1.0 - found.score + entropy.loss
+        if isinstance(value, float):
+            return torch.scalar_tensor(value, dtype=scores.dtype)
+        return torch.as_tensor(value, dtype=scores.dtype, device=scores.device)
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
@@ -68,16 +72,16 @@ class _ClosedForm(torch.autograd.Function):
         if torch.is_grad_enabled():  # the gradient itself will be differentiated
             loss = ctx.plain(scores)
             (gradient,) = torch.autograd.grad(loss, scores, upstream, create_graph=True)
-            return gradient, None, None, None, None, None
+            return gradient, None, None, None, None, None, None
         # The tensor itself is returned once, because the caller may edit it.
         gradient, ctx.gradient = ctx.gradient, None
         if gradient is None:
-            gradient = loss_gradient(ctx.again(), ctx.found).reshape(scores.shape)
+            gradient = loss_gradient(ctx.again(), ctx.found, ctx.factor).reshape(scores.shape)
         if upstream.ndim:
             gradient = gradient * _spread(upstream, ctx.lay, scores.ndim)
         elif not _is_one(upstream):
             gradient = gradient * upstream
-        return gradient, None, None, None, None, None
+        return gradient, None, None, None, None, None, None
 
 
 def _spread(upstream: Tensor, lay: Layout, axes: int) -> Tensor:
@@ -103,13 +107,19 @@ def _is_one(upstream: Tensor) -> bool:
         return False
 
 
-def loss_gradient(decided: Decided, found: Derivatives) -> Tensor:
-    """The gradient of `1 - score` by the scores, with the axes of the part."""
+def loss_gradient(decided: Decided, found: Derivatives, factor: Array | None) -> Tensor:
+    """The gradient of the loss by the scores, with the axes of the part.
+
+    `factor` is that of the cross-entropy, or None without it.
+    """
     part, step, gradient = decided.part, decided.step, decided.buffer
     assert gradient is not None
     limit = LIMIT[part.z.dtype]  # larger derivatives belong to decisions whose own vanish
     if is_small(part):
-        return _small_gradient(part, gradient, found, limit)
+        _small_gradient(part, gradient, found, limit)
+        if factor is not None:
+            add_column_gradient(part, gradient, factor)
+        return gradient
     if isinstance(found.d_positive, float):
         d_positive, d_negative = (-min(max(x, -limit), limit) for x in found[1:])
     else:
@@ -120,11 +130,14 @@ def loss_gradient(decided: Decided, found: Derivatives) -> Tensor:
         out = gradient[at]
         if part.softmax:
             a = out if step.is_identity else next(saved)
-            _class_gradient(block, step, out, a, *own)
-        elif part.soft_labels or part.squared:
+            _class_gradient(block, step, out, a, own[0], own[1], factor)
+            continue
+        if part.soft_labels or part.squared:
             out.mul_(_by_decision(block, next(saved), *own))
         else:
             _column_gradient(out, block.y, *own)
+        if factor is not None:
+            add_column_gradient(block, out, factor)
     return gradient
 
 
@@ -138,7 +151,7 @@ def _column_gradient(out: Tensor, y: Tensor, d_positive: Array, d_negative: Arra
         out.mul_(torch.mul(y, change, out=room).add_(d_negative))
 
 
-def _small_gradient(part: Part, gradient: Tensor, found: Derivatives, limit: float) -> Tensor:
+def _small_gradient(part: Part, gradient: Tensor, found: Derivatives, limit: float) -> None:
     """The same by NumPy, which has less overhead per call."""
     derivative = gradient.numpy()
     number = derivative.dtype.type
@@ -152,7 +165,6 @@ def _small_gradient(part: Part, gradient: Tensor, found: Derivatives, limit: flo
         )
         change, other = (d_positive - d_negative).astype(number), d_negative.astype(number)
     derivative *= part.y.numpy() * change + other
-    return gradient
 
 
 def _as_tensor(x: Array, part: Part, limit: float) -> Tensor:
@@ -176,8 +188,9 @@ def _by_decision(part: Part, a: Tensor, d_positive: Array, d_negative: Array) ->
 
 
 def _class_gradient(
-    part: Part, step: Step, p: Tensor, a: Tensor, d_positive: Tensor, d_negative: Tensor
-) -> None:
+    part: Part, step: Step, p: Tensor, a: Tensor, d_positive: Tensor, d_negative: Tensor,
+    factor: Array | None,
+) -> None:  # fmt: skip
     """Overwrite the probabilities `p` of a block of classes with the gradient."""
     g, change = scratch(p)[0], d_positive - d_negative
     if part.soft_labels or part.squared:
@@ -191,10 +204,12 @@ def _class_gradient(
         g.mul_(part.weight)
     if not step.is_identity:
         _softmax_back(g, a, out=g).mul_(class_scale(step, p.shape[2]))
-    if part.from_logits:
+    if not part.from_logits:
+        p.copy_(g)
+    elif factor is None:
         _softmax_back(g, p, out=p)
     else:
-        p.copy_(g)
+        add_class_gradient(part, _softmax_back(g, p, out=g), p, factor)
 
 
 def _softmax_back(g: Tensor, p: Tensor, out: Tensor) -> Tensor:

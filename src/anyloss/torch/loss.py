@@ -35,6 +35,7 @@ from anyloss.metrics import Metric, MetricSpec
 from anyloss.steps import Step
 from anyloss.torch.batch import BACKENDS, Batch, check_logits, hard_count, read_batch
 from anyloss.torch.decide import Decided, decide
+from anyloss.torch.entropy import closed_entropy, has_own_gradient
 from anyloss.torch.gradient import with_gradient
 from anyloss.torch.memory import Monitor, RunningCounts
 from anyloss.torch.plain import mean_cross_entropy, parts_of_counts, plain_loss, plain_score
@@ -45,11 +46,17 @@ _known_steps: set[tuple[Step, torch.dtype]] = set()  # steps that passed check_d
 
 def batch_loss(batch: Batch, settings: Settings, pool: Pool | None = None) -> Tensor:
     """The loss of a batch, or of the batch together with what the pool adds to it."""
-    losses = [_step_loss(batch, k, settings, pool) for k in range(len(settings.steps))]
-    loss = losses[0] if len(losses) == 1 else torch.stack(losses).mean(0)
-    if settings.cross_entropy:
-        loss = loss + settings.cross_entropy * mean_cross_entropy(batch, pool)
-    return loss
+    if len(settings.steps) == 1:
+        return _step_loss(batch, 0, settings, pool)
+    bare = settings._replace(cross_entropy=0.0)
+    losses = [_step_loss(batch, k, bare, pool) for k in range(len(settings.steps))]
+    return _with_entropy(torch.stack(losses).mean(0), batch, settings, pool)
+
+
+def _with_entropy(loss: Tensor, batch: Batch, settings: Settings, pool: Pool | None) -> Tensor:
+    if not settings.cross_entropy:
+        return loss
+    return loss + settings.cross_entropy * mean_cross_entropy(batch, pool)
 
 
 def _step_loss(batch: Batch, k: int, settings: Settings, pool: Pool | None) -> Tensor:
@@ -59,18 +66,24 @@ def _step_loss(batch: Batch, k: int, settings: Settings, pool: Pool | None) -> T
         step.check_dtype(str(dtype), BACKENDS[dtype].tiny)
         _known_steps.add((step, dtype))
     if not batch.has_closed_form(step):
-        return plain_loss(batch, k, settings, pool)
+        return _with_entropy(plain_loss(batch, k, settings, pool), batch, settings, pool)
     pool = pool and once(pool)
     wanted = batch.scores.requires_grad and torch.is_grad_enabled()
     decided = decide(batch, step, wanted)
-    found = _derivatives(decided, batch, settings, pool, k)
+    found, share = _derivatives(decided, batch, settings, pool, k), settings.cross_entropy
+    entropy = None
+    if share and has_own_gradient(decided):
+        entropy = closed_entropy(batch, decided.part, share, pool)
+    of_plain = settings if entropy is not None else settings._replace(cross_entropy=0.0)
 
     def plain(scores: Tensor) -> Tensor:
-        return plain_loss(batch._replace(scores=scores), k, settings, pool)
+        other = batch._replace(scores=scores)
+        return _with_entropy(plain_loss(other, k, settings, pool), other, of_plain, pool)
 
-    return with_gradient(
-        batch.scores, batch.layout, decided, found, partial(decide, batch, step), plain
+    loss = with_gradient(
+        batch.scores, batch.layout, decided, found, entropy, partial(decide, batch, step), plain
     )
+    return loss if entropy is not None else _with_entropy(loss, batch, settings, pool)
 
 
 def _derivatives(

@@ -12,7 +12,15 @@ from torch import Tensor
 from anyloss._core.counts import Counts
 from anyloss._core.options import Settings
 from anyloss._core.scoring import averaged, check_finite, score_parts, whole_loss, whole_score
-from anyloss.torch.batch import BACKENDS, Batch, count, entropy_sums, make_samples, wide
+from anyloss.torch.batch import (
+    BACKENDS,
+    Batch,
+    check_entropy,
+    count,
+    entropy_sums,
+    make_samples,
+    wide,
+)
 from anyloss.torch.sync import CROSS_ENTROPY, Pool, pooled
 
 
@@ -68,11 +76,8 @@ def mean_cross_entropy(batch: Batch, pool: Pool | None) -> Tensor:
     """The mean cross-entropy over the weight of all parts of the pool."""
     sums = entropy_sums(batch)
     if pool is not None:
-        sums = pooled(pool, CROSS_ENTROPY, sums)
+        sums = pooled(pool, CROSS_ENTROPY, sums.to(wide(sums)))
     loss: Tensor = sums[0] / sums[1].detach().clamp_min(BACKENDS[sums.dtype].tiny)
-    if batch.checked and not torch.isfinite(loss.detach()):
-        raise ValueError(
-            "input must hold finite numbers where cross_entropy is added; got a cross-entropy of "
-            f"{loss.item()}"
-        )
-    return loss
+    if batch.checked:
+        check_entropy(loss.item())
+    return loss.to(batch.scores.dtype)

@@ -77,13 +77,13 @@ def over_ranks(sync: bool | None, group: dist.ProcessGroup | None) -> Pool | Non
 
 
 def once(pool: Pool) -> Pool:
-    """The pool, called once: a second derivative gets the result of the first call again."""
-    results: list[tuple[Tensor, float]] = []
+    """The pool, called once a step: a second derivative gets the result of the first call again."""
+    results: dict[int, tuple[Tensor, float]] = {}
 
     def first_result(step: int, sums: Tensor) -> tuple[Tensor, float]:
-        if not results:
-            results.append(pool(step, sums))
-        return results[0]
+        if step not in results:
+            results[step] = pool(step, sums)
+        return results[step]
 
     return first_result
 
