@@ -312,7 +312,10 @@ Y_PRED = [[[[0, 1], [0, 0]], [[0, 0], [1, 1]], [[1, 0], [0, 0]]], [[[0, 0], [0, 
 Y = [[[[0, 0], [0, 1]], [[1, 0], [1, 0]], [[0, 1], [0, 0]]], [[[0, 0], [0, 1]], [[1, 1], [0, 0]], [[0, 0], [1, 0]]]]
 HARD = {"recall": 0.5, "specificity": 0.75, "precision": 0.5, "npv": 0.75, "jaccard": 0.3889, "f1": 0.4722,
         "accuracy": 0.6667, "balanced_accuracy": 0.625, "mcc": 0.2480, "fowlkes_mallows": 0.4857,
-        "informedness": 0.25, "markedness": 0.25}
+        "informedness": 0.25, "markedness": 0.25,
+        # better when lower: no named metrics, but formulas
+        "fn / (fn + tp)": 0.5, "fp / (fp + tn)": 0.25, "fp / (fp + tp)": 0.5, "fn / (fn + tn)": 0.25,
+        "(sqrt(tp/(tp+fn) * fp/(fp+tn)) - fp/(fp+tn)) / (tp/(tp+fn) - fp/(fp+tn))": 0.5610}
 # fmt: on
 
 

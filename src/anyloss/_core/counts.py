@@ -155,13 +155,20 @@ def _squared_counts(a: Array, b: Array, y: Array, weight: Array | None, total: T
 def counts_of_sums(predicted: Array, tp: Array, positives: Array, total: Array) -> Counts:
     """The counts from four sums: predicted positives, true positives, positives, all samples.
 
-    Counts that are differences are clamped at 0.
-
     >>> counts_of_sums(predicted=3.0, tp=2.0, positives=2.0, total=10.0)
     Counts(tp=2.0, fn=0.0, fp=1.0, tn=7.0)
     """
-    cells = tp, positives - tp, predicted - tp, total - positives - predicted + tp
-    if isinstance(tp, float):
+    return clamped(Counts(*differences(predicted, tp, positives, total)))
+
+
+def differences(predicted: Array, tp: Array, positives: Array, total: Array) -> list[Array]:
+    """The cells `tp`, `fn`, `fp` and `tn` from the four sums."""
+    return [tp, positives - tp, predicted - tp, total - positives - predicted + tp]
+
+
+def clamped(cells: Counts) -> Counts:
+    """Counts of at least 0: a difference of sums may be less by its rounding error."""
+    if isinstance(cells.tp, float):
         return Counts(*(0.0 if x < 0.0 else x for x in cells))
     return Counts(*(np.maximum(x, 0.0) for x in cells))
 

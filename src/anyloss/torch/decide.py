@@ -24,8 +24,15 @@ import torch
 from torch import Tensor
 
 from anyloss._core.backend import Array
-from anyloss._core.counts import Counts, column_counts, counts_of_sums, pair
-from anyloss._core.gradient import column_decisions
+from anyloss._core.counts import (
+    Counts,
+    clamped,
+    column_counts,
+    counts_of_sums,
+    differences,
+    pair,
+)
+from anyloss._core.gradient import column_sides
 from anyloss.steps import Amplified, Step
 from anyloss.torch.batch import BACKENDS, Batch, check_logits, check_part
 
@@ -174,29 +181,40 @@ def _decide(part: Part, step: Step, wanted: bool) -> tuple[Counts, Tensor | None
     buffer = torch.empty_like(part.z, memory_format=torch.contiguous_format) if wanted else None
     if not cpu or part.squared:  # which has a difference in `fp` itself
         return _counts(part, step, buffer, saved), buffer, saved
-    counts = counts_of_sums(*_add(part, step, buffer, saved))
-    if _is_imprecise(counts, IMPRECISE[part.z.dtype]):
+    cells, by_errors = _add(part, step, buffer, saved)
+    counts = clamped(Counts(*cells))
+    found = [_mirrored(counts) if errors else counts for errors in by_errors]
+    if any(_is_imprecise(x, IMPRECISE[part.z.dtype]) for x in found):
         counts = _counts(part, step, None, [])
     return counts, buffer, saved
 
 
-def _add(part: Part, step: Step, buffer: Tensor | None, saved: list[Tensor]) -> list[Array]:
-    """Predicted positives, true positives, positives and all samples, summed over the blocks."""
-    total: list[Any] = []
+def _add(
+    part: Part, step: Step, buffer: Tensor | None, saved: list[Tensor]
+) -> tuple[list[Array], set[bool]]:
+    """The cells `tp`, `fn`, `fp` and `tn`, some of them as differences of sums.
+
+    The sums of a block are those of its decisions, or of their errors `|y - a|`; which ones
+    occurred is the second result.
+    """
+    total, by_errors = list[Any](), set[bool]()
     for at, block in blocks(part):
         out = None if buffer is None else buffer[at]
         if part.softmax:
             a = _class_decisions(block, step, out, saved)
+            sums, errors = (_index_sums if part.by_index else _sums)(block, a), False
         else:
-            a = _column_decisions(block, step, out, saved)[0]
-        sums = _index_sums(block, a) if part.by_index else _sums(block, a)
+            sums, errors = _column_sums(block, step, out, saved)
+        tp, fn, fp, tn = differences(*sums)
+        cells = [fn, tp, fp, tn] if errors else [tp, fn, fp, tn]
+        by_errors.add(errors)
         if not total:
-            total = sums
+            total = cells
         elif part.per_sample:
-            total = [np.concatenate(x) for x in zip(total, sums, strict=True)]
+            total = [np.concatenate(x) for x in zip(total, cells, strict=True)]
         else:
-            total = [x + y for x, y in zip(total, sums, strict=True)]
-    return total if part.z.ndim == 1 else [x[:, None] for x in total]
+            total = [x + y for x, y in zip(total, cells, strict=True)]
+    return total if part.z.ndim == 1 else [x[:, None] for x in total], by_errors
 
 
 def _counts(part: Part, step: Step, buffer: Tensor | None, saved: list[Tensor]) -> Counts:
@@ -230,7 +248,7 @@ def _is_imprecise(counts: Counts, share: float) -> bool:
     lost = (fn + tn < share * (tp + fn + fp + tn)) | (tn < share * (fp + tn))
     lost |= fp + tn < share * (tp + fn)
     # One of `tp` and `fp` is a sum itself; the other one is the predicted positives minus it.
-    lost |= ((fn < least * tp) | (tp < least * fp)) & (tp + fn > 0)
+    lost |= ((fn < least * tp) | (tp <= least * fp)) & (tp + fn > 0)
     lost |= (fp < least * tp) & (fp + tn > 0)
     return lost if isinstance(lost, bool) else bool(lost.any())
 
@@ -249,25 +267,36 @@ def is_small(part: Part) -> bool:
 def _small_columns(part: Part, step: Step) -> tuple[Counts, Tensor]:
     """The counts of small columns and the derivatives of their decisions, by NumPy."""
     y, w = part.y.numpy(), None if part.weight is None else part.weight.numpy()
-    a, derivative, factor = column_decisions(part.z.numpy(), step)  # type: ignore[arg-type]
-    if part.z.ndim == 1:
-        counts = column_counts(a, y, w)
-    else:
-        axes, shape = (1, 3) if part.per_sample else (0, 1, 3), (-1, 1, a.shape[2])
-        each = (
-            [a, a * y, y] if w is None else [a * w, a * y * w, y * w, np.broadcast_to(w, a.shape)]
-        )
-        sums = [np.add.reduce(x, axis=axes, dtype=float).reshape(shape) for x in each]
-        if w is None:
-            sums.append(np.full_like(sums[0], a.size / max(1, sums[0].size)))
-        counts = counts_of_sums(*sums)
-    if _is_imprecise(counts, IMPRECISE[part.z.dtype]):
-        counts = _counts(part, step, None, [])
+    small, above, derivative, factor = column_sides(part.z.numpy(), step)  # type: ignore[arg-type]
+    counts, share = _small_counts(part, np.abs(above - small), y, w), IMPRECISE[part.z.dtype]
+    if _is_imprecise(counts, share):
+        flat, lost = y.ravel(), True
+        if flat @ flat == np.add.reduce(flat):  # the errors of hard labels keep more digits
+            found = _small_counts(part, np.abs(np.abs(above - y) - small), y, w)
+            counts, lost = _mirrored(found), _is_imprecise(found, share)
+        if lost:
+            counts = _counts(part, step, None, [])
     if factor != 1.0:
         derivative *= derivative.dtype.type(factor)
     if w is not None:
         derivative *= w
     return counts, torch.from_numpy(derivative)
+
+
+def _small_counts(part: Part, a: Array, y: Array, w: Array | None) -> Counts:
+    if part.z.ndim == 1:
+        return column_counts(a, y, w)
+    axes, shape = (1, 3) if part.per_sample else (0, 1, 3), (-1, 1, a.shape[2])
+    each = [a, a * y, y] if w is None else [a * w, a * y * w, y * w, np.broadcast_to(w, a.shape)]
+    sums = [np.add.reduce(x, axis=axes, dtype=float).reshape(shape) for x in each]
+    if w is None:
+        sums.append(np.full_like(sums[0], a.size / max(1, sums[0].size)))
+    return counts_of_sums(*sums)
+
+
+def _mirrored(counts: Counts) -> Counts:
+    """The counts, if those of the errors `|y - a|` were given: of positives they are `fn`."""
+    return Counts(tp=counts.fn, fn=counts.tp, fp=counts.fp, tn=counts.tn)
 
 
 class _Kept(threading.local):
@@ -300,6 +329,26 @@ def _zero(dtype: torch.dtype, device: torch.device) -> Tensor:
 # Columns: each number is a decision of its own.
 
 
+def _column_sums(
+    part: Part, step: Step, out: Tensor | None, saved: list[Tensor]
+) -> tuple[list[Array], bool]:
+    """The sums of a block, and whether they are those of the errors.
+
+    Confident decisions are close to the labels, so that their errors keep more digits.
+    """
+    hard = _has_short_form(part, step) and not (part.soft_labels or _is_simple(part.z, step))
+    if hard:
+        flat = part.y.reshape(-1)
+        hard = torch.dot(flat, flat).item() == flat.sum().item()  # no label is between 0 and 1
+    if not hard:
+        return _sums(part, _column_decisions(part, step, out, saved)[0]), False
+    small, above = _sides(part.z, step, out)
+    if out is not None and part.weight is not None:
+        out.mul_(part.weight)
+    errors = torch.sub(above, part.y, out=scratch(part.z)[2]).abs_().sub_(small).abs_()
+    return _sums(part, errors), True
+
+
 def _column_decisions(
     part: Part, step: Step, out: Tensor | None, saved: list[Tensor], mirrored: bool = False
 ) -> tuple[Tensor, Tensor]:
@@ -317,12 +366,19 @@ def _column_decisions(
 
 def _short_form(z: Tensor, step: Step, out: Tensor | None, mirrored: bool) -> tuple[Tensor, Tensor]:
     """The decisions of `Uniform()` and `Amplified` in few operations."""
-    room, zero = scratch(z), _zero(z.dtype, z.device)
-    if step.is_identity and not mirrored and _is_moderate(z):
-        a = torch.sigmoid(z, out=room[0])
+    if not mirrored and _is_simple(z, step):
+        a = torch.sigmoid(z, out=scratch(z)[0])
         if out is not None:
             torch.addcmul(a, a, a, value=-1, out=out)
         return a, a
+    small, above = _sides(z, step, out)
+    a = torch.sub(above, small, out=scratch(z)[2]).abs_()
+    return a, above.neg_().add_(1).sub_(small).abs_() if mirrored else a
+
+
+def _sides(z: Tensor, step: Step, out: Tensor | None) -> tuple[Tensor, Tensor]:
+    """The smaller of each decision and its mirror, and 1 where the decision is the larger one."""
+    room, zero = scratch(z), _zero(z.dtype, z.device)
     small = torch.abs(z, out=room[0]).neg_().sigmoid_()
     if step.is_identity:
         if out is not None:
@@ -340,12 +396,12 @@ def _short_form(z: Tensor, step: Step, out: Tensor | None, mirrored: bool) -> tu
             torch.addcmul(second, second, second, value=-1, out=out)
             out.mul_(small.addcmul_(small, small, value=-1)).mul_(scale)
         above, small = torch.gt(sign, zero, out=room[0]), second
-    a = torch.sub(above, small, out=room[2]).abs_()
-    return a, above.neg_().add_(1).sub_(small).abs_() if mirrored else a
+    return small, above
 
 
-def _is_moderate(z: Tensor) -> bool:
-    return z.is_cpu and z.numel() > 0 and z.amax().item() <= MODERATE[z.dtype]
+def _is_simple(z: Tensor, step: Step) -> bool:
+    """Whether the decision is the sigmoid itself, and none is close to one."""
+    return step.is_identity and z.is_cpu and z.numel() > 0 and z.amax().item() <= MODERATE[z.dtype]
 
 
 def _any_step(part: Part, step: Step, out: Tensor | None) -> tuple[Tensor, Tensor]:
