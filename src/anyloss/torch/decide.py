@@ -184,8 +184,13 @@ def _decide(part: Part, step: Step, wanted: bool) -> tuple[Counts, Tensor | None
     cells, by_errors = _add(part, step, buffer, saved)
     counts = clamped(Counts(*cells))
     found = [_mirrored(counts) if errors else counts for errors in by_errors]
-    if any(_is_imprecise(x, IMPRECISE[part.z.dtype]) for x in found):
-        counts = _counts(part, step, None, [])
+    share = IMPRECISE[part.z.dtype]
+    if any(_is_imprecise(x, share) for x in found):
+        decided = saved or ([] if buffer is None else [buffer[at] for at, _ in blocks(part)])
+        if part.by_index and decided:
+            counts = _index_counts(part, decided)
+        if not (part.by_index and decided) or (counts.tn < share * (counts.fp + counts.tn)).any():
+            counts = _counts(part, step, None, [])
     return counts, buffer, saved
 
 
@@ -500,17 +505,42 @@ def classes_last(x: Tensor) -> Tensor:
 
 def _index_sums(part: Part, a: Tensor) -> list[Array]:
     """The same as `_sums` for class indices, without one-hot labels."""
-    n, classes, y, w = len(a), a.shape[2], part.y, part.weight
+    tp, positives = _sums_of_labels(part, a.gather(2, part.y), None)
+    total = np.add.reduce(positives, axis=1, keepdims=True) + 0.0 * tp
+    return [
+        _as_array(_sum(a if part.weight is None else a * part.weight, part)),
+        tp,
+        positives,
+        total,
+    ]
+
+
+def _sums_of_labels(part: Part, *rows: Tensor | None) -> Iterator[Array]:
+    """Sums of numbers of each row (None: of its weight) by its label, `(samples, classes)`."""
+    n, classes, y, w = len(part.z), part.z.shape[2], part.y, part.weight
     samples = n if part.per_sample else 1
     index = y + classes * torch.arange(n).view(-1, 1, 1, 1) if part.per_sample else y
-    at, rows = index.numpy().ravel(), None if w is None else w.expand_as(y).numpy().ravel()
-    own = a.gather(2, y).numpy().ravel()
-    if rows is not None:
-        own *= rows
-    found = (np.bincount(at, x, samples * classes) for x in (own, rows))  # in double
-    tp, positives = (x.astype(float, copy=False).reshape(samples, classes) for x in found)
-    total = np.add.reduce(positives, axis=1, keepdims=True) + 0.0 * tp
-    return [_as_array(_sum(a if w is None else a * w, part)), tp, positives, total]
+    at, weight = index.numpy().ravel(), None if w is None else w.expand_as(y).numpy().ravel()
+    for x in rows:
+        each = weight
+        if x is not None:
+            each = x.numpy().ravel() if weight is None else x.numpy().ravel() * weight
+        found = np.bincount(at, each, samples * classes)  # in double
+        yield found.astype(float, copy=False).reshape(samples, classes)
+
+
+def _index_counts(part: Part, decisions: list[Tensor]) -> Counts:
+    """The counts for class indices, only `tn` as a difference, from the decisions of each block."""
+    parts = []
+    for (_, block), a in zip(blocks(part), decisions, strict=True):
+        others = a.scatter(2, block.y, 0.0)
+        rest = others.sum(2, keepdim=True)
+        tp, fn, positives = _sums_of_labels(block, a.gather(2, block.y), rest, None)
+        fp = _as_array(_sum(others if block.weight is None else others.mul_(block.weight), block))
+        total = np.add.reduce(positives, axis=1, keepdims=True)
+        parts.append(np.stack([tp, fn, fp, total - positives - fp]))
+    found = np.concatenate(parts, 1) if part.per_sample else np.add.reduce(parts)
+    return Counts(*found[:, :, None])
 
 
 def _class_cells(part: Part, step: Step) -> list[Tensor]:

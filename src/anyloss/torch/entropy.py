@@ -34,7 +34,10 @@ def closed_entropy(batch: Batch, part: Part, share: float, pool: Pool | None) ->
         total, whole = _sums(blanked(part))  # a sample of weight 0 may hold anything
     factor = share
     if pool is not None:
-        own = torch.stack([torch.as_tensor(x, dtype=torch.float64) for x in (total, whole)])
+        sums = [
+            torch.as_tensor(x, dtype=torch.float64, device=part.z.device) for x in (total, whole)
+        ]
+        own = torch.stack(sums)
         both, ranks = pool(CROSS_ENTROPY, own)
         total, whole = both.tolist() if part.z.is_cpu else both
         factor = share * ranks
@@ -49,23 +52,22 @@ def closed_entropy(batch: Batch, part: Part, share: float, pool: Pool | None) ->
 
 def _sums(part: Part) -> tuple[Array, Array]:
     """The sum of the cross-entropy and that of the weights: floats, or tensors of a device."""
-    found = [_block_sum(block) for _, block in blocks(part)]
-    total = math.fsum(x.item() for x in found) if part.z.is_cpu else found[0].double()
-    if part.weight is None:
-        return total, float(part.y.numel())
-    whole = part.weight.expand_as(part.y).sum(dtype=torch.float64)
-    return total, whole.item() if part.z.is_cpu else whole
+    found = [_block_sums(block) for _, block in blocks(part)]
+    if not part.z.is_cpu:  # a single block
+        return found[0]
+    return math.fsum(total.item() for total, _ in found), math.fsum(float(x) for _, x in found)
 
 
-def _block_sum(part: Part) -> Tensor:
-    z, y = part.z, part.y
+def _block_sums(part: Part) -> tuple[Tensor, Array]:
+    z, y, w = part.z, part.y, part.weight
     if part.softmax:
         rows = torch.logsumexp(z, 2, keepdim=True).sub_(z.gather(2, y))
     else:  # max(z, 0) - y z + log(1 + exp(-|z|)), where nothing cancels
         room = scratch(z)
         rows = torch.clamp_min(z, 0.0, out=room[0]).addcmul_(y, z, value=-1)
         rows.add_(torch.exp(torch.abs(z, out=room[1]).neg_(), out=room[1]).log1p_())
-    return _weighted(part, rows).sum()
+    whole = float(y.numel()) if w is None else w.expand_as(y).sum()
+    return _weighted(part, rows).sum(), whole
 
 
 def add_column_gradient(part: Part, out: Tensor, factor: Array) -> None:
