@@ -28,6 +28,11 @@ CASES = {
     "weights of pixels": ((*PIXELS, torch.rand(2, 8, 8, generator=G)), {}),
     "ignored classes": (CLASSES, {"ignore_index": 1}),
     "ignored samples": (BINARY, {"ignore_index": 0}),
+    "cross-entropy": (BINARY, {"cross_entropy": 0.1}),
+    "cross-entropy of pixels": (PIXELS, {"cross_entropy": 0.1, "squared": True}),
+    "cross-entropy, weights": ((*CLASSES, torch.rand(32, generator=G)), {"cross_entropy": 0.1}),
+    "thresholds per label": (LABELS, {"threshold": [0.2, 0.4, 0.6, 0.8]}),
+    "sigmoid over classes": (CLASSES, {"activation": "sigmoid"}),
 }
 every_case = pytest.mark.parametrize(("batch", "options"), CASES.values(), ids=CASES)
 
