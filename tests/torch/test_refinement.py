@@ -17,10 +17,11 @@ from anyloss.recipe.target import new_target
 from anyloss.steps import Amplified
 from anyloss.thresholds import best_offsets
 from anyloss.torch import AnyLoss
-from anyloss.torch.refinement import ModuleEnsemble, _balance, refine
+from anyloss.torch.refined import RefinedModule
+from anyloss.torch.refinement import refine
 
 torch.set_num_threads(1)
-quick = partial(refine, epochs=8, refine_epochs=4, optimizer=partial(torch.optim.Adam, lr=0.05))
+quick = partial(refine, start_epochs=8, epochs=4, optimizer=partial(torch.optim.Adam, lr=0.05))
 
 
 def blobs(n=300, classes=2, seed=0, shares=None):

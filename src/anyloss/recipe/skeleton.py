@@ -24,6 +24,7 @@ the metric of the validation rows, and use 0.5 without validation rows.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
 
@@ -68,5 +69,14 @@ def refine_members(members: Members) -> Outcome:
     start_score = members.move_threshold()
     members.refine()
     found = {share: members.held_out(share) for share in members.shares}
-    share = max(members.shares, key=lambda each: sum(found[each]))
+    share = best_share(found)
     return Outcome(share, start_score, found[share].hard)
+
+
+def best_share(found: Mapping[float, HeldOutScores]) -> float:
+    """The share with the best sum of the hard and the soft score; the first of equal ones.
+
+    >>> best_share({0.5: HeldOutScores(0.8, 0.6), 0.0: HeldOutScores(0.8, 0.5)})
+    0.5
+    """
+    return max(found, key=lambda share: sum(found[share]))
