@@ -18,7 +18,7 @@ from torch.nn import functional as F
 
 from anyloss.recipe.skeleton import HeldOutScores, best_share
 from anyloss.recipe.target import new_target
-from anyloss.steps import Amplified, Step, Uniform
+from anyloss.steps import Uniform
 from anyloss.torch.batch import entropy_sums, read_batch
 from anyloss.torch.loss import AnyLoss
 from anyloss.torch.refined import Epoch, RefinedModule, shifted
@@ -51,13 +51,13 @@ class Judge:
         empty = np.zeros((1, lay.classes))  # until logits are given
         self.target = new_target(empty, loss.settings.metric, lay.task, lay.average)
 
-        def scorer(step: Step) -> AnyLoss:
+        def scorer(from_logits: bool) -> AnyLoss:
             return AnyLoss(
-                loss.settings.metric, step=step, average=lay.average, task=lay.task,  # type: ignore[arg-type]
+                loss.settings.metric, from_logits=from_logits, step=Uniform(), average=lay.average, task=lay.task,  # type: ignore[arg-type]
                 per_sample=options.per_sample, ignore_index=options.ignore_index, sync=True,
             )  # fmt: skip
 
-        self.hard, self.soft = scorer(Amplified(20.0)), scorer(Uniform())
+        self.decided, self.soft = scorer(from_logits=False), scorer(from_logits=True)
 
     def rows(self, model: nn.Module, loader: Iterable[Any]) -> Rows:
         """The logits of a model on all rows of a loader, weighted to the priors."""
@@ -70,8 +70,17 @@ class Judge:
     @torch.no_grad()
     def scores(self, rows: Rows, threshold: Tensor) -> HeldOutScores:
         """The metric of the hard decisions and of the probabilities at a threshold."""
-        given = shifted(rows.z, threshold.to(rows.z)), rows.y, rows.weight
-        return HeldOutScores(float(self.hard.score(*given)), float(self.soft.soft_score(*given)))
+        rows = rows._replace(z=shifted(rows.z, threshold.to(rows.z)))
+        return HeldOutScores(self._score(rows), float(self.soft.soft_score(*rows)))
+
+    def _score(self, rows: Rows) -> float:
+        """The metric of decisions, at exactly 0 or by arg-max."""
+        z, lay = rows.z, self.labels.layout
+        if lay.task == "multiclass":
+            z = torch.zeros_like(z).scatter_(1, z.argmax(1, keepdim=True), 1.0)
+        else:
+            z = (z > 0).to(z)
+        return float(self.decided.score(z, rows.y, rows.weight))
 
     def constant_score(self, rows: Rows) -> float:
         """The metric of the best constant decision."""
@@ -82,7 +91,7 @@ class Judge:
             decisions = [torch.full((lay.classes,), sign) for sign in (1.0, -1.0)]
         for each in decisions:
             z = shifted(torch.zeros_like(rows.z), -each.to(rows.z))
-            found.append(float(self.hard.score(z, rows.y, rows.weight)))
+            found.append(self._score(rows._replace(z=z)))
         return max(found)
 
     def threshold(self, rows: Rows) -> Tensor:
@@ -124,13 +133,13 @@ class Judge:
             w = w[..., drawn] if w is not None and w.ndim > 1 else w
             rows = Rows(z[..., drawn], y[..., drawn], w)
         threshold = rows.z.new_zeros(lay.classes)
-        best = self.hard.score(*rows)
+        best = self._score(rows)
         for k in range(lay.classes):
             z = shifted(rows.z, threshold)
             for cut in self._cuts(z, rows.y, k):
                 moved = threshold.clone()
                 moved[k] += cut
-                reached = self.hard.score(shifted(rows.z, moved), rows.y, rows.weight)
+                reached = self._score(rows._replace(z=shifted(rows.z, moved)))
                 if reached > best:
                     best, threshold = reached, moved
         return threshold

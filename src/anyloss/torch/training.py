@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from anyloss.torch.refined import call, mode
-from anyloss.torch.rows import Labels, batches
+from anyloss.torch.rows import Labels, batches, check_finite
 from anyloss.torch.snapshots import RunningAverage
 
 MakeOptimizer = Callable[[Any], torch.optim.Optimizer]
@@ -56,6 +56,8 @@ class Stage:
                 y, weight = labels.read(batch)
                 with torch.autocast(self.device, self.how.autocast, self.how.autocast is not None):
                     z = call(self.model, batch[0])
+                if z.is_cpu:  # elsewhere it would wait for the device; validation rows show it
+                    check_finite(z)
                 value = loss(z, y.to(z.device), None if weight is None else weight.to(z))
                 values.append(value[1])
                 self._step(value[0])
