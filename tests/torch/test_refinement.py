@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from sklearn.metrics import f1_score
+from sklearn.metrics import f1_score, jaccard_score
 from torch import nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, TensorDataset
 import anyloss
 from anyloss.steps import Amplified
 from anyloss.thresholds import best_offsets
-from anyloss.torch import AnyLoss
+from anyloss.torch import AnyLoss, selection
 from anyloss.torch.refined import RefinedModule
 from anyloss.torch.refinement import refine
 from anyloss.torch.rows import read_labels
@@ -661,3 +661,177 @@ def test_a_frozen_module_is_refused_and_weights_may_be_arrays():
         refine(nn.Linear(1, 1).requires_grad_(False), [batch])
     found = refine(nn.Linear(1, 1), [batch], start_epochs=20, optimizer=torch.optim.Rprop)
     assert found.predict(x[::99]).tolist() == [0, 0, 1]
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_priors_are_weights_that_give_the_classes_these_shares(classes):
+    x, y = rare() if classes == 2 else blobs(400, 3)
+    valid = rare(seed=1) if classes == 2 else blobs(400, 3, seed=1)
+    priors = [0.6, 0.4] if classes == 2 else [0.1, 0.2, 0.7]
+
+    def weights(labels):
+        seen = np.bincount(labels.long(), minlength=classes) / len(labels)
+        return torch.tensor(np.array(priors) / seen)[labels.long()].float()
+
+    out = 1 if classes == 2 else 3
+    by_weight = quick(linear(out), [(x, y, weights(y))], valid=[(*valid, weights(valid[1]))])
+    by_priors = quick(linear(out), [(x, y)], valid=[valid], priors=priors)
+    assert_same(by_priors, by_weight)
+    expected = f1_score(
+        valid[1], by_priors.predict(valid[0]), sample_weight=weights(valid[1]),
+        average="binary" if classes == 2 else "macro",
+    )  # fmt: skip
+    assert by_priors.end_score == pytest.approx(expected)
+    assert by_priors.end_score != pytest.approx(
+        quick(linear(out), [(x, y)], valid=[valid]).end_score
+    )
+
+
+def test_priors_and_weights_multiply():
+    x, y = rare()
+    half = torch.tensor([1.0, 0.0]).repeat(200)
+    both = quick(linear(), [(x, y, half)], priors=[0.5, 0.5])
+    assert_same(both, quick(linear(), [(x[::2], y[::2])], priors=[0.5, 0.5]))
+
+
+PRIORS = [
+    (linear(3), THREE, [0.5, 0.5], "3 shares that sum to 1"),
+    (linear(3), THREE, [0.5, 0.6, -0.1], "3 shares that sum to 1"),
+    (linear(4), THREE, [0.1, 0.2, 0.3, 0.4], "a class with a prior above 0 must be among the rows"),
+    (linear(3), torch.eye(3)[THREE], [0.2, 0.3, 0.5], "exclude each other.*labels per row"),
+]
+
+
+@pytest.mark.parametrize(("module", "y", "priors", "message"), PRIORS)
+def test_errors_of_priors(module, y, priors, message):
+    with pytest.raises(ValueError, match=message):
+        quick(module, [(X, y)], priors=priors)
+
+
+# Segmentation: a convolution of one pixel is a linear model of its channels.
+class Pixels(nn.Module):
+    def __init__(self, linear):
+        super().__init__()
+        self.linear = linear
+
+    def forward(self, x):
+        return self.linear(x.movedim(1, -1)).movedim(-1, 1)
+
+
+def maps(kind, n=6, size=8, seed=0):
+    x, y = rare(n * size * size, seed) if kind == "masks" else blobs(n * size**2, 3, seed)
+    return x.reshape(n, size, size, 4).movedim(-1, 1), y.reshape(n, size, size)
+
+
+@pytest.mark.parametrize("kind", ["masks", "classes"])
+def test_maps_are_the_table_of_their_pixels(kind):
+    (x, y), (x_valid, y_valid) = maps(kind), maps(kind, seed=1)
+    out = 1 if kind == "masks" else 3
+
+    def table(images, labels):
+        return images.movedim(1, -1).reshape(-1, 4), labels.flatten()
+
+    pixels = quick(Pixels(linear(out)), [(x, y)], "iou", valid=[(x_valid, y_valid)])
+    rows = quick(linear(out), [table(x, y)], "iou", valid=[table(x_valid, y_valid)])
+    assert_same(pixels, rows)
+    found = pixels.predict(x_valid).flatten()
+    assert torch.equal(found, rows.predict(table(x_valid, y_valid)[0]))
+    average = "binary" if kind == "masks" else "macro"
+    expected = jaccard_score(y_valid.flatten(), found, average=average)
+    assert pixels.end_score == pytest.approx(expected)
+    if kind == "masks":  # with the channel of the logits as well
+        same = quick(
+            Pixels(linear()), [(x, y[:, None])], "iou", valid=[(x_valid, y_valid[:, None])]
+        )
+        assert_same(same, pixels)
+
+
+@pytest.mark.parametrize("kind", ["masks", "classes"])
+@pytest.mark.parametrize("per_sample", [False, True])
+def test_ignored_pixels_do_not_count(kind, per_sample):
+    (x, y), (x_valid, y_valid) = maps(kind), maps(kind, seed=1)
+    out = 1 if kind == "masks" else 3
+    found = []
+    for junk in (0.0, 1e3):
+        for images, labels in ((x, y), (x_valid, y_valid)):
+            images[..., :3] = junk
+            labels[..., :3] = 255
+        model = Pixels(linear(out))
+        options = {"ignore_index": 255, "per_sample": per_sample, "valid": [(x_valid, y_valid)]}
+        found.append(quick(model, [(x, y)], "iou", **options))
+    assert_same(*found)
+    cut = quick(
+        Pixels(linear(out)), [(x[..., 3:], y[..., 3:])], "iou", per_sample=per_sample,
+        valid=[(x_valid[..., 3:], y_valid[..., 3:])],
+    )  # fmt: skip
+    assert_same(found[0], cut)
+
+
+def test_maps_can_be_scored_one_by_one():
+    (x, y), (x_valid, y_valid) = maps("masks"), maps("masks", seed=1)
+    model = trained(linear(), x.movedim(1, -1).reshape(-1, 4), y.flatten())
+    refined = quick(
+        Pixels(model), [(x, y)], "f1", start_epochs=0, valid=[(x_valid, y_valid)], per_sample=True
+    )
+    decided = refined.predict(x_valid)[:, 0]
+    each = [
+        f1_score(mask.flatten(), found.flatten())
+        for mask, found in zip(y_valid, decided, strict=True)
+    ]
+    assert refined.end_score == pytest.approx(np.mean(each))
+    assert refined.end_score >= refined.start_score
+
+
+def test_the_threshold_of_single_maps_is_close_to_the_best_of_all():
+    x, y = maps("masks", n=20)
+    z = x[:, :1] - 1
+    refined = refine(Given(), [(z, y)], "f1", epochs=0, per_sample=True)
+
+    def mean_f1(cut):
+        pairs = zip(y.flatten(1), z.flatten(1), strict=True)
+        return np.mean([f1_score(mask, each > cut) for mask, each in pairs])
+
+    best = max(mean_f1(cut) for cut in np.linspace(-2, 3, 200))
+    assert refined.start_score > best - 0.003
+    assert refined.start_score == pytest.approx(mean_f1(refined.threshold_.item()))
+
+
+@pytest.mark.parametrize("kind", ["masks", "classes"])
+@pytest.mark.parametrize("per_sample", [False, True])
+def test_many_pixels_are_sampled_for_the_thresholds_only(kind, per_sample, monkeypatch):
+    (x, y), (x_valid, y_valid) = maps(kind), maps(kind, n=20, size=16, seed=1)
+    options = {"valid": [(x_valid, y_valid)], "per_sample": per_sample, "metric": "iou"}
+    out = 1 if kind == "masks" else 3
+    full = quick(Pixels(linear(out)), [(x, y)], **options)
+    monkeypatch.setattr(selection, "TUNED_NUMBERS", 3000)
+    part = quick(Pixels(linear(out)), [(x, y)], **options)
+    assert not torch.equal(part.threshold_, full.threshold_)
+    assert part.end_score == pytest.approx(full.end_score, abs=0.03)
+    pairs = zip(y_valid, part.predict(x_valid).reshape(y_valid.shape), strict=True)
+    pairs = list(pairs) if per_sample else [(y_valid, part.predict(x_valid))]
+    average = "binary" if kind == "masks" else "macro"
+    each = [
+        jaccard_score(mask.flatten(), found.flatten(), average=average) for mask, found in pairs
+    ]
+    assert part.end_score == pytest.approx(np.mean(each))
+
+
+def test_labels_of_maps_need_their_task():
+    x, y = maps("masks")
+    labels = torch.stack([y, 1 - y], 1)
+    with pytest.raises(ValueError, match="two readings.*task='multilabel'"):
+        quick(Pixels(linear(2)), [(x, labels)])
+    refined = quick(Pixels(linear(2)), [(x, labels)], task="multilabel")
+    flat = [each.movedim(1, -1).reshape(-1, 2) for each in (labels, refined.predict(x))]
+    assert refined.end_score == pytest.approx(f1_score(*flat, average="macro"))
+
+
+def test_maps_of_several_sizes():
+    x, y = maps("masks")
+    pairs = [(x[:3], y[:3]), (x[3:, :, :4], y[3:, :4])]
+    refined = quick(Pixels(linear()), pairs)
+    found = torch.cat([refined.predict(images).flatten() for images, _ in pairs])
+    truth = torch.cat([masks.flatten() for _, masks in pairs])
+    assert refined.end_score == pytest.approx(f1_score(truth, found))
+    with pytest.raises(ValueError, match="all maps must have one size.*ignore_index"):
+        quick(Pixels(linear()), pairs, per_sample=True)

@@ -53,7 +53,8 @@ class Judge:
 
         def scorer(from_logits: bool) -> AnyLoss:
             return AnyLoss(
-                loss.settings.metric, from_logits=from_logits, step=Uniform(), average=lay.average, task=lay.task,  # type: ignore[arg-type]
+                loss.settings.metric, from_logits=from_logits, step=Uniform(),
+                average=lay.average, task=lay.task,  # type: ignore[arg-type]
                 per_sample=options.per_sample, ignore_index=options.ignore_index, sync=True,
             )  # fmt: skip
 
@@ -132,31 +133,38 @@ class Judge:
             drawn = drawn.to(z.device)
             w = w[..., drawn] if w is not None and w.ndim > 1 else w
             rows = Rows(z[..., drawn], y[..., drawn], w)
-        threshold = rows.z.new_zeros(lay.classes)
-        best = self._score(rows)
+        threshold, best = rows.z.new_zeros(lay.classes), self._score(rows)
         for k in range(lay.classes):
-            z = shifted(rows.z, threshold)
-            for cut in self._cuts(z, rows.y, k):
-                moved = threshold.clone()
-                moved[k] += cut
-                reached = self._score(rows._replace(z=shifted(rows.z, moved)))
-                if reached > best:
-                    best, threshold = reached, moved
+            at, cuts = threshold.clone(), self._cuts(rows, threshold, k)
+            for _ in range(2):  # quantiles, then the range around the best of them
+                reached = [self._score_at(rows, at, k, cut) for cut in cuts.tolist()]
+                top = int(np.argmax(reached))
+                if reached[top] > best:
+                    best, threshold = reached[top], at.clone()
+                    threshold[k] += cuts[top]
+                low, high = cuts[max(0, top - 1)], cuts[min(len(cuts) - 1, top + 1)]
+                cuts = low + (high - low) * torch.linspace(0, 1, CUTS).to(cuts)
         return threshold
 
-    def _cuts(self, z: Tensor, y: Tensor, k: int) -> Tensor:
+    def _score_at(self, rows: Rows, threshold: Tensor, k: int, cut: float) -> float:
+        moved = threshold.clone()
+        moved[k] += cut
+        return self._score(rows._replace(z=shifted(rows.z, moved)))
+
+    def _cuts(self, rows: Rows, threshold: Tensor, k: int) -> Tensor:
         """Quantiles of how far class `k` is ahead, of its own positions and of the others."""
-        lay, margin = self.labels.layout, z[:, k]
+        lay, z, y = self.labels.layout, shifted(rows.z, threshold), rows.y
+        counts, margin = self.labels.full_weight(y, rows.weight) > 0, z[:, k]
         if lay.task == "multiclass":
             others = torch.arange(lay.classes, device=z.device) != k
             margin, own = margin - z[:, others].amax(1), y == k
         else:
-            own = y[:, k] == 1
+            own, counts = y[:, k] == 1, counts[:, k]
         levels, found = torch.linspace(0, 1, CUTS, dtype=torch.float64), []
-        for which in (own, ~own):
-            part = gather(margin[which][: 10**6]).double().cpu()
+        for which in (own & counts, ~own & counts):
+            part = gather(margin[which]).double().cpu().numpy()
             if len(part):
-                found.append(torch.quantile(part[: 10**7], levels))
+                found.append(torch.from_numpy(np.quantile(part, levels.numpy())))
         cuts: Tensor = torch.unique(torch.cat(found)).to(z)
         return cuts
 
