@@ -6,20 +6,33 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from functools import partial
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from anyloss._core.choices import PerSample, Task
+from anyloss._progress import stage_progress
 from anyloss.metrics import Metric, MetricSpec
 from anyloss.steps import Amplified, Step
+from anyloss.torch.checkpoints import Checkpoint, is_first_rank
 from anyloss.torch.loss import AnyLoss
 from anyloss.torch.refined import Epoch, RefinedModule
 from anyloss.torch.selection import Refinement
-from anyloss.torch.training import MakeOptimizer, MakeScheduler, Stage, Training, in_groups, only
+from anyloss.torch.sync import ranks
+from anyloss.torch.training import (
+    Loss,
+    MakeOptimizer,
+    MakeScheduler,
+    Stage,
+    Training,
+    in_groups,
+    only,
+)
 
 OnEpoch = Callable[[Epoch], None]
+ShowEpoch = Callable[[str, int, int, float], None]
 
 
 def refine(
@@ -33,6 +46,7 @@ def refine(
     autocast: torch.dtype | None = None, max_norm: float | None = None, ema: float | None = None,
     parameters: Iterable[Tensor] | Iterable[dict[str, Any]] | None = None,
     ensemble: bool = False, patience: int | None = None,
+    checkpoint: str | Path | None = None, progress: bool = False,
     on_epoch: OnEpoch | None = None,
 ) -> RefinedModule:  # fmt: skip
     """Train a model further for a metric, and keep what is best on the validation rows.
@@ -88,6 +102,10 @@ def refine(
             twice the time to predict, and not that of the weights of one. Default: False.
         patience (int, optional): stop after so many epochs without a better score of the
             validation rows.
+        checkpoint (path, optional): a file that holds the state after each epoch. If it exists,
+            the work goes on from there, and gives the same result where the loader is
+            deterministic given PyTorch's random numbers. All ranks must be able to read it.
+        progress (bool): whether to show a progress bar (needs rich). Default: False.
         on_epoch (callable, optional): receives an `Epoch` after each epoch.
 
     Shape:
@@ -102,7 +120,8 @@ def refine(
 
     Raises:
         ValueError: if there is no batch or no parameter to train, if an option, labels, weights or
-            logits are out of range, or if `valid` has another task than `loader`.
+            logits are out of range, if `valid` has another task than `loader`, or if `checkpoint`
+            was written with other settings.
         TypeError: if a batch is no pair or triple, `model` returns no float tensor, or `optimizer`
             is an optimizer instead of a function that makes one.
 
@@ -119,6 +138,11 @@ def refine(
     groups = everything if parameters is None else [_as_group(each) for each in parameters]
     if not everything or not groups:
         raise ValueError("the model has no parameter to train (requires_grad=True)")
+    if not {id(p) for p in in_groups(groups)} <= {id(p) for p in everything}:
+        raise ValueError(
+            "parameters must be those of the model that require a gradient; got others. Take them "
+            "from the model that is passed"
+        )
     loss = AnyLoss(
         metric, step=step or Amplified(20.0), average=average, task=task, per_sample=per_sample,
         ignore_index=ignore_index,
@@ -128,26 +152,57 @@ def refine(
         parameters=None if parameters is None else in_groups(groups),
     )  # fmt: skip
 
-    def report(stage: str, number: int, value: float, score: float = math.nan) -> None:
-        core.history.append(Epoch(stage, number, value, score))
-        if on_epoch is not None:
-            on_epoch(core.history[-1])
-
-    if start_epochs:
-        stage, plain = Stage(model, everything, how), partial(core.start_loss, start == "balanced")
-        for number in range(1, start_epochs + 1):
-            report("cross-entropy", number, stage.epoch(loader, core.labels, plain, number))
-    core.begin()
-    stage = Stage(model, groups, how, ema=ema, fixed=core.fixed_norms)
-    with only(model, stage.parameters):
-        for number in range(1, epochs + 1):
-            value = stage.epoch(loader, core.labels, core.loss, start_epochs + number)
-            with stage.average.applied() if stage.average else nullcontext():
-                score = core.end_epoch()
-            report("metric", number, value, score)
-            if patience is not None and core.waited >= patience:
-                break
+    settings = {
+        "loss": loss, "cross_entropy": cross_entropy, "priors": priors, "start": start,
+        "start_epochs": start_epochs, "epochs": epochs, "autocast": autocast,
+        "max_norm": max_norm, "ema": ema, "patience": patience,
+        "parameters": len(in_groups(groups)), "ranks": ranks(True, None),
+    }  # fmt: skip
+    file = Checkpoint(checkpoint, model, settings)
+    plain = partial(core.start_loss, start == "balanced")
+    with stage_progress(progress and is_first_rank()) as show:
+        loop = _Loop(core, file, on_epoch, show)
+        if core.start is None:
+            if start_epochs:
+                loop.train("cross-entropy", Stage(model, everything, how), plain, start_epochs)
+            core.begin()
+        stage = Stage(model, groups, how, ema=ema, fixed=core.fixed_norms)
+        with only(model, stage.parameters):
+            loop.train("metric", stage, core.loss, epochs, patience)
     return core.finish(ensemble)
+
+
+class _Loop:
+    """The epochs of both stages: they are reported, saved, and continued from what was saved."""
+
+    def __init__(
+        self, core: Refinement, file: Checkpoint, on_epoch: OnEpoch | None, show: ShowEpoch
+    ) -> None:
+        self.core, self.file, self.on_epoch, self.show = core, file, on_epoch, show
+        self.saved = file.load()
+        if self.saved is not None:
+            core.load_state_dict(self.saved["core"])
+
+    def train(
+        self, name: str, stage: Stage, loss: Loss, epochs: int, patience: int | None = None
+    ) -> None:
+        core, loader = self.core, self.core.loader
+        if self.saved is not None and core.history[-1].stage == name:
+            stage.load_state_dict(self.saved["stage"])
+        others = sum(each.stage != name for each in core.history)
+        for number in range(len(core.history) - others + 1, epochs + 1):
+            if patience is not None and core.waited >= patience:
+                return
+            value = stage.epoch(loader, core.labels, loss, others + number)
+            score = math.nan
+            if name == "metric":
+                with stage.average.applied() if stage.average else nullcontext():
+                    score = core.end_epoch()
+            core.history.append(Epoch(name, number, value, score))
+            self.file.save(core=core, stage=stage)
+            self.show(name, number, epochs, value if math.isnan(score) else score)
+            if self.on_epoch is not None:
+                self.on_epoch(core.history[-1])
 
 
 def _as_group(given: Any) -> Any:

@@ -207,6 +207,22 @@ class Refinement:
         self.best: Candidate | None = None
         self.waited, self.history = 0, list[Epoch]()
 
+    def state_dict(self) -> dict[str, Any]:
+        """What was found so far, in plain tuples."""
+        kept = [
+            None if each is None else (each.weights, each.threshold.cpu(), tuple(each.scores))
+            for each in (self.start, self.best)
+        ]
+        history = [tuple(epoch) for epoch in self.history]
+        return {"kept": kept, "waited": self.waited, "history": history}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a state."""
+        self.start, self.best = (
+            each and Candidate(each[0], each[1], HeldOutScores(*each[2])) for each in state["kept"]
+        )
+        self.waited, self.history = state["waited"], [Epoch(*each) for each in state["history"]]
+
     @property
     def fixed_norms(self) -> list[nn.Module]:
         """The batch norms that are not trained."""

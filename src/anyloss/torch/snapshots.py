@@ -62,6 +62,33 @@ def restore(model: nn.Module, weights: Weights) -> None:
     )
 
 
+def _is_split(model: nn.Module) -> bool:
+    return any(hasattr(p, "full_tensor") for p in model.parameters())
+
+
+def optimizer_state(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+    """The state of an optimizer, of a model that is split over ranks the whole one."""
+    if not _is_split(model):
+        return optimizer.state_dict()
+    from torch.distributed.checkpoint.state_dict import StateDictOptions, get_optimizer_state_dict
+
+    options = StateDictOptions(full_state_dict=True)
+    return dict(get_optimizer_state_dict(model, optimizer, options=options))
+
+
+def load_optimizer_state(
+    model: nn.Module, optimizer: torch.optim.Optimizer, state: dict[str, Any]
+) -> None:
+    """Go on from a state of `optimizer_state`."""
+    if not _is_split(model):
+        optimizer.load_state_dict(state)
+        return
+    from torch.distributed.checkpoint.state_dict import StateDictOptions, set_optimizer_state_dict
+
+    options = StateDictOptions(full_state_dict=True)
+    set_optimizer_state_dict(model, optimizer, state, options=options)
+
+
 def mean_weights(start: Weights, end: Weights) -> Weights:
     """The mean of two snapshots; what is no float, such as a number of batches, is that of `end`.
 

@@ -12,7 +12,13 @@ from torch.nn.parallel import DistributedDataParallel
 
 from anyloss.torch.refined import call, mode
 from anyloss.torch.rows import Labels, batches, check_finite
-from anyloss.torch.snapshots import RunningAverage
+from anyloss.torch.snapshots import (
+    RunningAverage,
+    load_optimizer_state,
+    optimizer_state,
+    split_like,
+    whole,
+)
 
 MakeOptimizer = Callable[[Any], torch.optim.Optimizer]
 MakeScheduler = Callable[[torch.optim.Optimizer], torch.optim.lr_scheduler.LRScheduler]
@@ -75,6 +81,26 @@ class Stage:
         self.scaler.update()
         if self.average is not None:
             self.average.update()
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state of all parts, of a model that is split over ranks the whole one."""
+        average = [] if self.average is None else self.average.values
+        return {
+            "optimizer": optimizer_state(self.model, self.optimizer),
+            "scheduler": None if self.scheduler is None else self.scheduler.state_dict(),
+            "scaler": self.scaler.state_dict(),
+            "average": [whole(value).cpu() for value in average],
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a state."""
+        load_optimizer_state(self.model, self.optimizer, state["optimizer"])
+        if self.scheduler is not None:
+            self.scheduler.load_state_dict(state["scheduler"])
+        self.scaler.load_state_dict(state["scaler"])
+        if self.average is not None:
+            values = zip(state["average"], self.average.values, strict=True)
+            self.average.values = [split_like(value, own) for value, own in values]
 
 
 def in_groups(groups: Groups) -> list[Tensor]:
