@@ -43,9 +43,9 @@ class Checkpoint:
                 )
         restore(self.model, state["model"])
         rank = dist.get_rank() if ranks(True, None) > 1 else 0
-        torch.set_rng_state(state["random"][rank])
+        torch.set_rng_state(state["random"][rank].clone())  # a view crashes PyTorch
         if state["device_random"] is not None:
-            torch.cuda.set_rng_state(state["device_random"][rank])
+            torch.cuda.set_rng_state(state["device_random"][rank].clone())
         return state
 
     def save(self, **objects: Any) -> None:

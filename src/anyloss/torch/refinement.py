@@ -20,6 +20,7 @@ from anyloss.torch.checkpoints import Checkpoint, is_first_rank
 from anyloss.torch.loss import AnyLoss
 from anyloss.torch.refined import Epoch, RefinedModule
 from anyloss.torch.selection import Refinement
+from anyloss.torch.snapshots import is_split
 from anyloss.torch.sync import ranks
 from anyloss.torch.training import (
     Loss,
@@ -57,6 +58,10 @@ def refine(
     best epoch, their mean with those of the start (batch norms are estimated again over a pass of
     `loader`), and the start, each with its own best threshold. The result is never worse on these
     rows than the start with its best threshold.
+
+    With an initialised process group the ranks exchange counts, validation rows and decisions, so
+    that the result is that of one process with all rows. The model is wrapped in DDP or FSDP2
+    before, and all ranks have equally many batches in `loader` (under FSDP2 also in `valid`).
 
     Without validation rows the mean is used, unless the start is better on the training rows,
     because training rows cannot show that refining went too far.
@@ -138,6 +143,11 @@ def refine(
     groups = everything if parameters is None else [_as_group(each) for each in parameters]
     if not everything or not groups:
         raise ValueError("the model has no parameter to train (requires_grad=True)")
+    if ensemble and is_split(model):
+        raise ValueError(
+            "ensemble=True copies the model, and a model that is split over ranks cannot be "
+            "copied; got both. Use ensemble=False"
+        )
     if not {id(p) for p in in_groups(groups)} <= {id(p) for p in everything}:
         raise ValueError(
             "parameters must be those of the model that require a gradient; got others. Take them "

@@ -62,13 +62,14 @@ def restore(model: nn.Module, weights: Weights) -> None:
     )
 
 
-def _is_split(model: nn.Module) -> bool:
+def is_split(model: nn.Module) -> bool:
+    """Whether each rank has a part of the weights only, as under FSDP."""
     return any(hasattr(p, "full_tensor") for p in model.parameters())
 
 
 def optimizer_state(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
     """The state of an optimizer, of a model that is split over ranks the whole one."""
-    if not _is_split(model):
+    if not is_split(model):
         return optimizer.state_dict()
     from torch.distributed.checkpoint.state_dict import StateDictOptions, get_optimizer_state_dict
 
@@ -80,7 +81,7 @@ def load_optimizer_state(
     model: nn.Module, optimizer: torch.optim.Optimizer, state: dict[str, Any]
 ) -> None:
     """Go on from a state of `optimizer_state`."""
-    if not _is_split(model):
+    if not is_split(model):
         optimizer.load_state_dict(state)
         return
     from torch.distributed.checkpoint.state_dict import StateDictOptions, set_optimizer_state_dict
