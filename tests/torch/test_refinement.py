@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, TensorDataset
 import anyloss
 from anyloss.steps import Amplified
 from anyloss.thresholds import best_offsets
-from anyloss.torch import AnyLoss, selection
+from anyloss.torch import AnyLoss, judge
 from anyloss.torch.refined import RefinedModule
 from anyloss.torch.refinement import refine
 from anyloss.torch.rows import read_labels
@@ -803,7 +803,7 @@ def test_many_pixels_are_sampled_for_the_thresholds_only(kind, per_sample, monke
     options = {"valid": [(x_valid, y_valid)], "per_sample": per_sample, "metric": "iou"}
     out = 1 if kind == "masks" else 3
     full = quick(Pixels(linear(out)), [(x, y)], **options)
-    monkeypatch.setattr(selection, "TUNED_NUMBERS", 3000)
+    monkeypatch.setattr(judge, "TUNED_NUMBERS", 3000)
     part = quick(Pixels(linear(out)), [(x, y)], **options)
     assert not torch.equal(part.threshold_, full.threshold_)
     assert part.end_score == pytest.approx(full.end_score, abs=0.03)

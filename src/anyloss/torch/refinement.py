@@ -18,8 +18,8 @@ from anyloss.metrics import Metric, MetricSpec
 from anyloss.steps import Amplified, Step
 from anyloss.torch.checkpoints import Checkpoint, is_first_rank
 from anyloss.torch.loss import AnyLoss
+from anyloss.torch.recipe import Refinement
 from anyloss.torch.refined import Epoch, RefinedModule
-from anyloss.torch.selection import Refinement
 from anyloss.torch.snapshots import is_split
 from anyloss.torch.sync import ranks
 from anyloss.torch.training import (
@@ -172,7 +172,7 @@ def refine(
     plain = partial(core.start_loss, start == "balanced")
     with stage_progress(progress and is_first_rank()) as show:
         loop = _Loop(core, file, on_epoch, show)
-        if core.start is None:
+        if core.selection is None:
             if start_epochs:
                 loop.train("cross-entropy", Stage(model, everything, how), plain, start_epochs)
             core.begin()
@@ -201,7 +201,7 @@ class _Loop:
             stage.load_state_dict(self.saved["stage"])
         others = sum(each.stage != name for each in core.history)
         for number in range(len(core.history) - others + 1, epochs + 1):
-            if patience is not None and core.waited >= patience:
+            if patience is not None and core.selection and core.selection.waited >= patience:
                 return
             value = stage.epoch(loader, core.labels, loss, others + number)
             score = math.nan
