@@ -90,6 +90,22 @@ def test_two_processes_train_as_one(package, arguments, shuffle):
     assert [float(x) for x in found.groups()] == pytest.approx(reference(shuffle), abs=2e-6)
 
 
+@pytest.mark.parametrize("package", ["lightning", "transformers", "keras"])
+def test_the_callbacks_that_refine(package):
+    if not importlib.util.find_spec(package):
+        pytest.skip(f"{package} is not installed")
+    command = [sys.executable, EXAMPLES / f"refine_{package}.py"]
+    output = subprocess.run(
+        command, env=ENVIRONMENT | {"KERAS_BACKEND": "torch"}, capture_output=True, text=True,
+        check=True, timeout=300,
+    ).stdout  # fmt: skip
+    before, after = map(float, re.search(r"F1 before: ([\d.]+), after: ([\d.]+)", output).groups())
+    assert after > before > 0.3
+    modules = {"keras": "keras/callback.py", "transformers": "torch/trainer_callback.py"}
+    module = ROOT / "src/anyloss" / modules.get(package, "torch/lightning_callback.py")
+    assert len(module.read_text().splitlines()) < 100
+
+
 @pytest.fixture
 def shards(tmp_path):
     """Three files of different sizes, in row groups of 200."""

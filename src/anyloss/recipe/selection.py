@@ -26,7 +26,7 @@ class Selection:
     >>> start, end = (Candidate(None, 0.0, HeldOutScores(each, 0.5)) for each in (0.7, 0.8))
     >>> selection = Selection(start)
     >>> selection.offer(end)
-    >>> selection.choose(lambda: start)[0]
+    >>> selection.choose(lambda start, best: start)[0]
     1.0
     """
 
@@ -39,16 +39,19 @@ class Selection:
         self.best, self.waited = (found, 0) if better else (self.best, self.waited + 1)
 
     def choose(
-        self, mean: Callable[[], Candidate], guarded: bool = True
+        self, mean: Callable[[Candidate, Candidate], Candidate], guarded: bool = True
     ) -> tuple[float, Candidate]:
         """The share of the refinement that is used, and the candidate with this share.
 
-        None is worse than the start. If no held-out rows guard the choice, the refined weights are
-        not used alone.
+        `mean` makes a candidate from the start and the best one. None of those that are used is
+        worse than the start. If no held-out rows guard the choice, the refined weights are not used
+        alone.
         """
         tried = {0.0: self.start}
         if self.best is not None:
-            tried = ({1.0: self.best} if guarded else {}) | {0.5: mean()} | tried
+            tried = (
+                ({1.0: self.best} if guarded else {}) | {0.5: mean(self.start, self.best)} | tried
+            )
         least = self.start.scores.hard
         allowed = {k: each.scores for k, each in tried.items() if each.scores.hard >= least}
         share = best_share(allowed)

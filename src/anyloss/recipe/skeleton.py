@@ -13,13 +13,15 @@ This recipe is better than both. Its stages are:
 5. **Ensemble.** The decision is the mean probability (for trees: the mean margin) over the members.
 
 `recipe.numpy_models` fills it in for linear models and networks in NumPy, `boosting.trees` for
-gradient boosting, and `torch.refinement` for a PyTorch module.
+gradient boosting. Modules of PyTorch and Keras share `recipe.selection` instead, since they are
+trained in loops of their own, `torch.refine` and the callbacks.
 
 The families differ in one rule, which shares are tried, because one rule for all measured worse
 (`benchmarks/README.md`, "Keep, half or drop"). Linear models use 0.5 always, since they hardly
 overfit. Networks try 0.5 and 0, and so do linear models of at least as many columns as samples,
 such as those of texts. Trees try 1, 0.5 and 0. Modules try those of 1, 0.5 and 0 that do not lower
-the metric of the validation rows, and use 0.5 without validation rows.
+the metric of the validation rows; without validation rows those of 0.5 and 0 that do not lower that
+of the training rows.
 """
 
 from __future__ import annotations

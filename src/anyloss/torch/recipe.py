@@ -6,7 +6,6 @@ import math
 import warnings
 from collections.abc import Iterable, Sequence
 from copy import deepcopy
-from functools import partial
 from typing import Any
 
 import torch
@@ -101,6 +100,11 @@ class Refinement:
             missing = missing + self.cross_entropy * self._entropy(z, y, weight, self.balance)
         return missing, soft_score
 
+    def criterion(self, input: Any, target: Tensor, weight: Tensor | None = None) -> Tensor:
+        """The loss as a criterion: of the model's output, as it is, and labels."""
+        given = (None, target) if weight is None else (None, target, weight)
+        return self.loss(logits_of(input), *self.labels.read(given))[0]
+
     def _entropy(
         self, z: Tensor, y: Tensor, weight: Tensor | None, balance: Tensor | None
     ) -> Tensor:
@@ -130,8 +134,8 @@ class Refinement:
         assert self.selection is not None, "begin() comes first"
         return self.selection
 
-    def begin(self) -> None:
-        """Judge the start; warn if it looks untrained."""
+    def begin(self, advice: str = "write start_epochs=20 to train it by cross-entropy") -> None:
+        """Judge the start; warn with an advice if it looks untrained."""
         same_buffers(inner(self.model))
         rows = self._rows(self.model)
         start = self._candidate(rows, snapshot(self.model))
@@ -141,7 +145,7 @@ class Refinement:
             warnings.warn(
                 f"the start has a score of {start.scores.hard:.4f}, no better than a constant "
                 f"decision ({constant:.4f}), as if it were untrained; train the model first, or "
-                "write start_epochs=20 to train it by cross-entropy",
+                + advice,
                 UserWarning,
                 stacklevel=3,
             )
@@ -162,47 +166,36 @@ class Refinement:
 
     def finish(self, ensemble: bool = False) -> RefinedModule:
         """Load the weights with the best scores into the model, and return it as a module."""
-        begun = self._begun
-        pair = self._pair(begun) if ensemble and begun.best is not None else None
-        half = self._mean if pair is None else partial(self._judged_pair, pair)
-        share, chosen = begun.choose(half, guarded=self.valid is not None)
+        pair: RefinedModule | None = None
+
+        def mean(start: Candidate, best: Candidate) -> Candidate:
+            nonlocal pair
+            if not ensemble:
+                return self._mean(start, best)
+            pair = self._pair(start, best)
+            return self._candidate(self._rows(pair), {})
+
+        begun, task = self._begun, self.labels.layout.task
+        share, chosen = begun.choose(mean, guarded=self.valid is not None)
         if pair is None or share != 0.5:
             restore(self.model, chosen.weights)
-            pair = RefinedModule([inner(self.model)], chosen.threshold, self.labels.layout.task)
+            pair = RefinedModule([inner(self.model)], chosen.threshold, task)
         pair.threshold_ = chosen.threshold.to(next(self.model.parameters()).device)
         pair.share, pair.history = share, self.history
         pair.start_score, pair.end_score = begun.start.scores.hard, chosen.scores.hard
         pair.scored_on = "training rows" if self.valid is None else "validation rows"
         return pair.eval()
 
-    def _mean(self) -> Candidate:
+    def _mean(self, start: Candidate, best: Candidate) -> Candidate:
         """The mean of the started and the refined weights; batch norms are estimated again."""
-        start, best = self._begun.start, self._begun.best
-        assert best is not None
         restore(self.model, mean_weights(start.weights, best.weights))
         estimate_statistics(self.model, self.norms, (each[0] for each in batches(self.loader)))
         return self.judged()
 
-    def _judged_pair(self, pair: RefinedModule) -> Candidate:
-        return self._candidate(self._rows(pair), {})
-
-    def _pair(self, begun: Selection) -> RefinedModule:
+    def _pair(self, start: Candidate, best: Candidate) -> RefinedModule:
         """The started and the refined model; the first one is a copy."""
-        assert begun.best is not None
-        restore(self.model, begun.best.weights)
+        restore(self.model, best.weights)
         started = deepcopy(inner(self.model))
-        restore(started, begun.start.weights)
-        zero = torch.zeros_like(begun.start.threshold)
+        restore(started, start.weights)
+        zero = torch.zeros_like(start.threshold)
         return RefinedModule([started, inner(self.model)], zero, self.labels.layout.task)
-
-
-class MetricLoss(nn.Module):
-    """The loss of a refinement as a criterion, `loss(input, target, weight=None)`."""
-
-    def __init__(self, core: Refinement) -> None:
-        super().__init__()
-        self.core = core
-
-    def forward(self, input: Any, target: Tensor, weight: Tensor | None = None) -> Tensor:
-        z, given = logits_of(input), (None, target, *([] if weight is None else [weight]))
-        return self.core.loss(z, *self.core.labels.read(given))[0]
