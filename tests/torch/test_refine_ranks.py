@@ -19,7 +19,8 @@ from torch.nn.parallel import DistributedDataParallel
 from anyloss.torch import refine
 
 torch.set_num_threads(1)
-ROWS, BATCH = 240, 80
+pytestmark = pytest.mark.xdist_group("refine ranks")  # they share the processes of a fixture
+ROWS = 240
 
 
 def data(kind, seed=0):
