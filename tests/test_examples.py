@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ import torch
 from torch import nn
 from torch.utils.data import DistributedSampler
 
-from anyloss.torch import AnyLoss
+from anyloss.torch import AnyLoss, refine
 
 pytestmark = pytest.mark.slow("starts several processes")
 
@@ -104,6 +105,28 @@ def test_the_callbacks_that_refine(package):
     modules = {"keras": "keras/callback.py", "transformers": "torch/trainer_callback.py"}
     module = ROOT / "src/anyloss" / modules.get(package, "torch/lightning_callback.py")
     assert len(module.read_text().splitlines()) < 100
+
+
+def test_two_workers_of_ray_refine_as_one_process():
+    if not importlib.util.find_spec("ray"):
+        pytest.skip("ray is not installed")
+    paths = os.pathsep.join([str(EXAMPLES), os.environ.get("PYTHONPATH", "")])
+    found = subprocess.run(
+        [sys.executable, EXAMPLES / "refine_ray.py"], env=ENVIRONMENT | {"PYTHONPATH": paths},
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=True, timeout=300,
+    ).stdout  # fmt: skip
+    torch.manual_seed(0)
+    generator = torch.Generator().manual_seed(0)
+    y = (torch.rand(512, 1, generator=generator) < 0.1).float()
+    x = torch.randn(512, 4, generator=generator) + y
+    loader = [(x[k : k + 104], y[k : k + 104]) for k in range(0, 312, 104)]
+    one = refine(
+        nn.Linear(4, 1), loader, "f1", valid=[(x[312:], y[312:])], start_epochs=10,
+        optimizer=partial(torch.optim.Adam, lr=0.05),
+    )  # fmt: skip
+    scores = re.search(r"F1 before: ([\d.]+), after: ([\d.]+)", found).groups()
+    expected = one.start_score, one.end_score
+    assert [float(score) for score in scores] == pytest.approx(expected, abs=1e-4)
 
 
 @pytest.fixture
