@@ -767,6 +767,28 @@ def test_ignored_pixels_do_not_count(kind, per_sample):
     assert_same(found[0], cut)
 
 
+def test_priors_are_of_all_pixels():
+    x, y = maps("masks")
+    with pytest.raises(ValueError, match="counted over all rows; got priors with per_sample"):
+        quick(Pixels(linear()), [(x, y)], per_sample=True, priors=[0.5, 0.5])
+    refined = quick(Pixels(linear()), [(x, y)], priors=[0.5, 0.5])
+    weight = torch.where(y == 1, 0.5 / y.mean(), 0.5 / (1 - y.mean())).flatten()
+    decided = refined.predict(x).flatten()
+    assert refined.end_score == pytest.approx(f1_score(y.flatten(), decided, sample_weight=weight))
+
+
+def test_one_hot_labels_and_ignored_labels_are_refused():
+    x, y = maps("classes")
+    one_hot = F.one_hot(y, 3).movedim(-1, 1)
+    with pytest.raises(ValueError, match="must be class indices; got one-hot.*argmax"):
+        quick(Pixels(linear(3)), [(x, one_hot)], task="multiclass")
+    with pytest.raises(ValueError, match="ignore_index is for classes and masks"):
+        quick(Pixels(linear(3)), [(x, one_hot)], task="multilabel", ignore_index=255)
+    batches = [(x[:3], y[:3], torch.ones(3)), (x[3:], y[3:], torch.ones(3, 8))]
+    with pytest.raises(ValueError, match="weights must have the shape"):
+        quick(Pixels(linear(3)), batches)
+
+
 def test_maps_can_be_scored_one_by_one():
     (x, y), (x_valid, y_valid) = maps("masks"), maps("masks", seed=1)
     model = trained(linear(), x.movedim(1, -1).reshape(-1, 4), y.flatten())

@@ -140,18 +140,11 @@ def refine(
     how = Training(optimizer or partial(torch.optim.Adam, lr=1e-3), scheduler, autocast, max_norm)
     _check(how, start, start_epochs, epochs, ema, patience, valid)
     everything = [p for p in model.parameters() if p.requires_grad]
-    groups = everything if parameters is None else [_as_group(each) for each in parameters]
-    if not everything or not groups:
-        raise ValueError("the model has no parameter to train (requires_grad=True)")
+    groups = _groups(everything, parameters)
     if ensemble and is_split(model):
         raise ValueError(
             "ensemble=True copies the model, and a model that is split over ranks cannot be "
             "copied; got both. Use ensemble=False"
-        )
-    if not {id(p) for p in in_groups(groups)} <= {id(p) for p in everything}:
-        raise ValueError(
-            "parameters must be those of the model that require a gradient; got others. Take them "
-            "from the model that is passed"
         )
     loss = AnyLoss(
         metric, step=step or Amplified(20.0), average=average, task=task, per_sample=per_sample,
@@ -161,7 +154,6 @@ def refine(
         model, loader, valid, loss, cross_entropy=cross_entropy, priors=priors,
         parameters=None if parameters is None else in_groups(groups),
     )  # fmt: skip
-
     settings = {
         "loss": loss, "cross_entropy": cross_entropy, "priors": priors, "start": start,
         "start_epochs": start_epochs, "epochs": epochs, "autocast": autocast,
@@ -215,9 +207,23 @@ class _Loop:
                 self.on_epoch(core.history[-1])
 
 
-def _as_group(given: Any) -> Any:
-    """A parameter, or a group whose parameters can be read more than once."""
-    return given if isinstance(given, Tensor) else given | {"params": in_groups([given])}
+def _groups(everything: Sequence[Tensor], parameters: Iterable[Any] | None) -> list[Any]:
+    """The parameters, or parameter groups, that are trained for the metric; checked."""
+    if parameters is None:
+        groups = list[Any](everything)
+    else:  # what can be read more than once
+        groups = [
+            each if isinstance(each, Tensor) else each | {"params": in_groups([each])}
+            for each in parameters
+        ]
+    if not groups:
+        raise ValueError("the model has no parameter to train (requires_grad=True)")
+    if not {id(p) for p in in_groups(groups)} <= {id(p) for p in everything}:
+        raise ValueError(
+            "parameters must be those of the model that require a gradient; got others. Take them "
+            "from the model that is passed"
+        )
+    return groups
 
 
 def _check(

@@ -143,7 +143,7 @@ def read_labels(model: nn.Module, loader: Iterable[Any], loss: AnyLoss) -> Label
             sums = found.sums
         y, w = found.read(batch)
         _check_labels(y, w, found)
-        sums = sums + found.class_sums(y, w)
+        sums = sums + found.class_sums(y, w).cpu()
     assert found is not None
     if ranks(True, None) > 1:
         device = next(model.parameters()).device
