@@ -80,7 +80,7 @@ class SwitchedLoss(keras.losses.Loss):  # type: ignore[misc]
     def _entropy(self, y_true: Array, z: Array, weight: Array | None) -> Array:
         """The mean cross-entropy, in which all classes weigh alike."""
         assert self.refined is not None
-        negative, positive = ops.cast(self.refined.balance, "float32")
+        negative, positive = (ops.cast(x, "float32") for x in self.refined.balance)
         if self.refined.task == "multiclass":
             y = ops.cast(ops.reshape(y_true, (-1, 1)), "int32")
             rows = -ops.take_along_axis(ops.log_softmax(z), y, axis=1) * ops.take(positive, y)
