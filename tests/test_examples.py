@@ -107,12 +107,15 @@ def test_the_callbacks_that_refine(package):
     assert len(module.read_text().splitlines()) < 100
 
 
-def test_two_workers_of_ray_refine_as_one_process():
-    if not importlib.util.find_spec("ray"):
-        pytest.skip("ray is not installed")
+@pytest.mark.parametrize(("package", "script"), [("ray", "ray"), ("pyspark", "spark")])
+def test_two_workers_of_a_cluster_refine_as_one_process(package, script):
+    if not importlib.util.find_spec(package):
+        pytest.skip(f"{package} is not installed")
     paths = os.pathsep.join([str(EXAMPLES), os.environ.get("PYTHONPATH", "")])
+    spark = {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
     found = subprocess.run(
-        [sys.executable, EXAMPLES / "refine_ray.py"], env=ENVIRONMENT | {"PYTHONPATH": paths},
+        [sys.executable, EXAMPLES / f"refine_{script}.py"],
+        env=ENVIRONMENT | {"PYTHONPATH": paths} | spark,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=True, timeout=300,
     ).stdout  # fmt: skip
     torch.manual_seed(0)
