@@ -62,7 +62,7 @@ def by_class(loss: residual.Loss) -> residual.Loss:
 
 def losses(f_beta: residual.Loss, beta: float, prior: float) -> dict[str, residual.Loss]:
     """F-beta itself, the surrogate with its means over all rows and by class, cross-entropy."""
-    surrogate = SurrogateFBetaLoss(beta, prior=prior)
+    surrogate = SurrogateFBetaLoss(beta, positive_share=prior)
     return {
         F_BETA: f_beta, SURROGATE: surrogate, BY_CLASS: by_class(surrogate), BCE: soft_sets.bce,
     }  # fmt: skip

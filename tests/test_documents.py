@@ -44,6 +44,12 @@ def test_the_examples_of_the_jax_page_run(capsys):
     assert split < 0.1
 
 
+def test_the_examples_of_the_page_of_networks_run(capsys):
+    start, end, new = run_examples(ROOT / "docs" / "refine.md", capsys)
+    assert end >= start > 0.4
+    assert new > 0.4
+
+
 @pytest.mark.slow("fits models of three boosting libraries")
 def test_the_examples_of_the_boosting_page_run(capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)

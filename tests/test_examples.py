@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ import torch
 from torch import nn
 from torch.utils.data import DistributedSampler
 
-from anyloss.torch import AnyLoss
+from anyloss.torch import AnyLoss, refine
 
 pytestmark = pytest.mark.slow("starts several processes")
 
@@ -88,6 +89,47 @@ def test_two_processes_train_as_one(package, arguments, shuffle):
     output = run_two(EXAMPLES / f"train_{package}.py", *arguments)
     found = re.search(r"F1: ([\d.]+), sum of the weights: ([\d.-]+)", output)
     assert [float(x) for x in found.groups()] == pytest.approx(reference(shuffle), abs=2e-6)
+
+
+@pytest.mark.parametrize("package", ["lightning", "transformers", "keras"])
+def test_the_callbacks_that_refine(package):
+    if not importlib.util.find_spec(package):
+        pytest.skip(f"{package} is not installed")
+    command = [sys.executable, EXAMPLES / f"refine_{package}.py"]
+    output = subprocess.run(
+        command, env=ENVIRONMENT | {"KERAS_BACKEND": "torch"}, capture_output=True, text=True,
+        check=True, timeout=300,
+    ).stdout  # fmt: skip
+    before, after = map(float, re.search(r"F1 before: ([\d.]+), after: ([\d.]+)", output).groups())
+    assert after > before > 0.3
+    modules = {"keras": "keras/callback.py", "transformers": "torch/trainer_callback.py"}
+    module = ROOT / "src/anyloss" / modules.get(package, "torch/lightning_callback.py")
+    assert len(module.read_text().splitlines()) < 100
+
+
+@pytest.mark.parametrize(("package", "script"), [("ray", "ray"), ("pyspark", "spark")])
+def test_two_workers_of_a_cluster_refine_as_one_process(package, script):
+    if not importlib.util.find_spec(package):
+        pytest.skip(f"{package} is not installed")
+    paths = os.pathsep.join([str(EXAMPLES), os.environ.get("PYTHONPATH", "")])
+    spark = {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    found = subprocess.run(
+        [sys.executable, EXAMPLES / f"refine_{script}.py"],
+        env=ENVIRONMENT | {"PYTHONPATH": paths} | spark,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=True, timeout=300,
+    ).stdout  # fmt: skip
+    torch.manual_seed(0)
+    generator = torch.Generator().manual_seed(0)
+    y = (torch.rand(512, 1, generator=generator) < 0.1).float()
+    x = torch.randn(512, 4, generator=generator) + y
+    loader = [(x[k : k + 104], y[k : k + 104]) for k in range(0, 312, 104)]
+    one = refine(
+        nn.Linear(4, 1), loader, "f1", valid=[(x[312:], y[312:])], start_epochs=10,
+        optimizer=partial(torch.optim.Adam, lr=0.05),
+    )  # fmt: skip
+    scores = re.search(r"F1 before: ([\d.]+), after: ([\d.]+)", found).groups()
+    expected = one.start_score, one.end_score
+    assert [float(score) for score in scores] == pytest.approx(expected, abs=1e-4)
 
 
 @pytest.fixture

@@ -144,7 +144,7 @@ def test_the_task_is_an_argument_of_the_ranking_losses():
     flat = AUROCLoss()(z.flatten(), y.flatten())
     torch.testing.assert_close(AUROCLoss(task="binary")(z, y), flat)
     torch.testing.assert_close(WMWLoss(task="binary")(z, y), WMWLoss()(z.flatten(), y.flatten()))
-    surrogate = SurrogateFBetaLoss(prior=0.3)
+    surrogate = SurrogateFBetaLoss(positive_share=0.3)
     torch.testing.assert_close(surrogate(z, y), surrogate(z.flatten(), y.flatten()))
     with pytest.raises(ValueError, match="two readings"):
         AUROCLoss()(z, y)

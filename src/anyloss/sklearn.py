@@ -20,6 +20,7 @@ from threadpoolctl import threadpool_limits
 from anyloss._core.backend import Array
 from anyloss._core.choices import resolve_average
 from anyloss._core.scoring import AVERAGES
+from anyloss._progress import stage_progress
 from anyloss.metrics import Metric, MetricSpec
 from anyloss.metrics import metric as find_metric
 from anyloss.recipe import fit
@@ -35,7 +36,6 @@ from anyloss.recipe.folder import (
 )
 from anyloss.recipe.folds import thinned
 from anyloss.recipe.networks import Layers, forward
-from anyloss.recipe.numpy_models import OnStep, no_callback
 from anyloss.recipe.target import check_known, decision_values, new_target, positive_class
 
 __all__ = ["AnyLossClassifier"]
@@ -199,7 +199,7 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
             X, labels = X[rows], labels[rows]
         X, into_columns = standardise(X, sample_weight)
-        with _progress(self.verbose) as on_step, threadpool_limits(1, user_api="blas"):
+        with stage_progress(self.verbose) as on_step, threadpool_limits(1, user_api="blas"):
             found = fit(
                 X, labels, self.metric, task=target["task"], average=target["average"],
                 weight=sample_weight, hidden=hidden, C=self.C, folds=self.folds,
@@ -426,27 +426,3 @@ def _hint_for_text() -> Iterator[None]:
             raise
         hint = "for columns of text use anyloss.tabular.for_tables(AnyLossClassifier(...))"
         raise ValueError(f"{error}; {hint}") from None
-
-
-@contextmanager
-def _progress(verbose: bool) -> Iterator[OnStep]:
-    """The callback of each step: a progress bar if `verbose`."""
-    if not verbose:
-        yield no_callback
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    text = TextColumn("{task.description} {task.completed} of {task.total}")
-    with Progress(
-        text, BarColumn(), TextColumn("{task.fields[value]}"), TimeElapsedColumn(),
-        console=Console(stderr=True),
-    ) as bar:  # fmt: skip
-        tasks: dict[str, Any] = {}
-
-        def on_step(stage: str, step: int, total: int, value: float) -> None:
-            if stage not in tasks:
-                tasks[stage] = bar.add_task(stage, total=total, value="")
-            bar.update(tasks[stage], completed=step, value=f"{value:.4f}")
-
-        yield on_step

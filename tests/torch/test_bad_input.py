@@ -226,7 +226,7 @@ OTHERS = [
     AUROCLoss(),
     AveragePrecisionLoss(),
     WMWLoss(),
-    SurrogateFBetaLoss(prior=0.1),
+    SurrogateFBetaLoss(positive_share=0.1),
 ]
 
 

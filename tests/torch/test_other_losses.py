@@ -50,7 +50,7 @@ def test_sharp_steps_on_a_fine_grid_approach_the_true_areas():
 @pytest.mark.parametrize(
     "loss",
     [AUROCLoss(), AveragePrecisionLoss(), AUROCLoss(step=Amplified(10.0)), WMWLoss(),
-     WMWLoss(0.7, 3.0), SurrogateFBetaLoss(prior=0.2), SurrogateFBetaLoss(2.0, prior=0.2)],
+     WMWLoss(0.7, 3.0), SurrogateFBetaLoss(positive_share=0.2), SurrogateFBetaLoss(2.0, positive_share=0.2)],
     ids=lambda loss: type(loss).__name__,
 )  # fmt: skip
 def test_gradients(loss):
@@ -87,9 +87,9 @@ def test_surrogate_by_hand():
     z, y = data(30)
     p, k = torch.sigmoid(z.detach()), 4 * 0.2 / 0.8
     expected = (-y * torch.log(p) + (1 - y) * torch.log(k + p)).mean()
-    loss = SurrogateFBetaLoss(2.0, prior=0.2)
+    loss = SurrogateFBetaLoss(2.0, positive_share=0.2)
     torch.testing.assert_close(loss(z, y).detach(), expected)
-    same = SurrogateFBetaLoss(2.0, prior=0.2, from_logits=False)(p, y)
+    same = SurrogateFBetaLoss(2.0, positive_share=0.2, from_logits=False)(p, y)
     torch.testing.assert_close(same, expected)
 
 
@@ -100,8 +100,8 @@ def test_surrogate_by_hand():
         (lambda: AUROCLoss(step=LogitSigmoid()), "no threshold"),
         (lambda: WMWLoss(gap=0.0), "gap must be greater than 0"),
         (lambda: WMWLoss(power=1.0), "power must be greater than 1"),
-        (lambda: SurrogateFBetaLoss(0.0, prior=0.1), "beta must be a positive number"),
-        (lambda: SurrogateFBetaLoss(prior=0.0), "share of positives in the training set"),
+        (lambda: SurrogateFBetaLoss(0.0, positive_share=0.1), "beta must be a positive number"),
+        (lambda: SurrogateFBetaLoss(positive_share=0.0), "share of positives in the training set"),
     ],
 )
 def test_bad_arguments(make, message):

@@ -247,7 +247,7 @@ def _surrogate_fbeta(X: Array, y: Array, split: Split) -> Predict:
 
     from anyloss.torch import SurrogateFBetaLoss
 
-    loss = SurrogateFBetaLoss(prior=float(y.mean()))
+    loss = SurrogateFBetaLoss(positive_share=float(y.mean()))
 
     def gradient_of(z: Array, labels: Array) -> Array:
         logits = torch.from_numpy(z.copy()).requires_grad_()

@@ -6,6 +6,8 @@ predictions of shape `(n, 1)` sample by sample. Sample weights, class weights an
 in the counts.
 """
 
+from typing import TYPE_CHECKING, Any
+
 try:
     import keras as _keras  # noqa: F401  # for the hint below
 except ModuleNotFoundError as error:
@@ -26,6 +28,9 @@ from anyloss.keras.named import (
 )
 from anyloss.keras.score import Score
 
+if TYPE_CHECKING:
+    from anyloss.keras.callback import RefineCallback
+
 __all__ = [
     "AccuracyLoss",
     "AnyLoss",
@@ -35,5 +40,15 @@ __all__ = [
     "FBetaLoss",
     "GeometricMeanLoss",
     "MCCLoss",
+    "RefineCallback",
     "Score",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """`RefineCallback` needs SciPy, so it is imported when it is first used."""
+    if name == "RefineCallback":
+        from anyloss.keras.callback import RefineCallback
+
+        return RefineCallback
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

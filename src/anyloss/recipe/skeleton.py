@@ -13,17 +13,20 @@ This recipe is better than both. Its stages are:
 5. **Ensemble.** The decision is the mean probability (for trees: the mean margin) over the members.
 
 `recipe.numpy_models` fills it in for linear models and networks in NumPy, `boosting.trees` for
-gradient boosting, and `torch.refinement` for a PyTorch module.
+gradient boosting. Modules of PyTorch and Keras share `recipe.selection` instead, since they are
+trained in loops of their own, `torch.refine` and the callbacks.
 
 The families differ in one rule, which shares are tried, because one rule for all measured worse
 (`benchmarks/README.md`, "Keep, half or drop"). Linear models use 0.5 always, since they hardly
 overfit. Networks try 0.5 and 0, and so do linear models of at least as many columns as samples,
 such as those of texts. Trees try 1, 0.5 and 0. Modules try those of 1, 0.5 and 0 that do not lower
-the metric of the validation rows, and use 0.5 without validation rows.
+the metric of the validation rows; without validation rows those of 0.5 and 0 that do not lower that
+of the training rows.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
 
@@ -68,5 +71,14 @@ def refine_members(members: Members) -> Outcome:
     start_score = members.move_threshold()
     members.refine()
     found = {share: members.held_out(share) for share in members.shares}
-    share = max(members.shares, key=lambda each: sum(found[each]))
+    share = best_share(found)
     return Outcome(share, start_score, found[share].hard)
+
+
+def best_share(found: Mapping[float, HeldOutScores]) -> float:
+    """The share with the best sum of the hard and the soft score; the first of equal ones.
+
+    >>> best_share({0.5: HeldOutScores(0.8, 0.6), 0.0: HeldOutScores(0.8, 0.5)})
+    0.5
+    """
+    return max(found, key=lambda share: sum(found[share]))

@@ -67,6 +67,12 @@ class Target(NamedTuple):
         p = decision if self.layout.task == "multiclass" else (1 + decision) / 2
         return HeldOutScores(self.score(decision), self.soft_score(p))
 
+    def best_rule(self, z: Array) -> tuple[Array, HeldOutScores]:
+        """The best offsets of logits, and the hard and the soft score with them."""
+        offsets, _ = self.offsets(z)
+        p = probabilities(z - offsets, self.layout.task)
+        return offsets, HeldOutScores(self.score(z - offsets), self.soft_score(p))
+
     def _score(self, predicted: Array, step: Step) -> float:
         one = self.layout.task == "binary"
         return float(

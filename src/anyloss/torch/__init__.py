@@ -26,7 +26,8 @@ from anyloss.torch.sampler import StratifiedBatchSampler
 from anyloss.torch.surrogate import SurrogateFBetaLoss
 
 if TYPE_CHECKING:
-    from anyloss.torch.refinement import ModuleEnsemble, refine
+    from anyloss.torch.refined import Epoch, RefinedModule
+    from anyloss.torch.refinement import refine
 
 __all__ = [
     "AUROCLoss",
@@ -34,11 +35,12 @@ __all__ = [
     "AnyLoss",
     "AveragePrecisionLoss",
     "BalancedAccuracyLoss",
+    "Epoch",
     "F1Loss",
     "FBetaLoss",
     "GeometricMeanLoss",
     "MCCLoss",
-    "ModuleEnsemble",
+    "RefinedModule",
     "ScoreMeter",
     "StratifiedBatchSampler",
     "SurrogateFBetaLoss",
@@ -52,7 +54,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """`refine` needs SciPy, so it is imported when it is first used."""
-    if name in ("ModuleEnsemble", "refine"):
+    if name in ("Epoch", "RefinedModule", "refine"):
         from anyloss.torch import refinement
 
         return getattr(refinement, name)

@@ -1,342 +1,253 @@
-"""The recipe for a PyTorch module: `refine`, and the `ModuleEnsemble` that it returns."""
+"""The recipe for a PyTorch module: `refine`, its training loop."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from copy import deepcopy
+import math
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from functools import partial
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any, Literal
 
-import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
-from anyloss._core.backend import Array
-from anyloss._core.choices import Options
-from anyloss._core.shapes import prepare
+from anyloss._core.choices import PerSample, Task
+from anyloss._progress import stage_progress
 from anyloss.metrics import Metric, MetricSpec
-from anyloss.recipe.skeleton import HeldOutScores, refine_members
-from anyloss.recipe.target import Target, new_target
-from anyloss.steps import Amplified
+from anyloss.steps import Amplified, Step
+from anyloss.torch.checkpoints import Checkpoint, is_first_rank
 from anyloss.torch.loss import AnyLoss
+from anyloss.torch.recipe import Refinement
+from anyloss.torch.refined import Epoch, RefinedModule
+from anyloss.torch.snapshots import is_split
+from anyloss.torch.sync import ranks
+from anyloss.torch.training import (
+    Loss,
+    MakeOptimizer,
+    MakeScheduler,
+    Stage,
+    Training,
+    in_groups,
+    only,
+)
 
-Optimizer = Callable[[list[nn.Parameter]], torch.optim.Optimizer]
-OnEpoch = Callable[[str, int, float], None]
-Train = Callable[[nn.Module, Tensor], tuple[list[float], Array]]
-
-
-class ModuleEnsemble(nn.Module):
-    """A started and a refined module, whose mean probability decides.
-
-    `threshold_` is subtracted from the logits of both, so that a logit above 0 is a positive
-    decision.
-
-    Attributes:
-        started (Module): the module as it was after cross-entropy.
-        refined (Module): its copy, trained further for the metric.
-        threshold_ (Tensor): the threshold of the logits, one per class if there are several.
-        share (float): the share of the refined module in the decision: 1, 0.5 or 0.
-        task (str): `"binary"`, `"multilabel"` or `"multiclass"`.
-        start_score (float): the metric of the started module.
-        end_score (float): the metric of the ensemble, on the same rows.
-        scored_on (str): which rows these are: `"validation rows"`, or `"training rows"` if there
-            were no others; scores of training rows are optimistic.
-        history (list of float): the mean soft score of the batches in each refining epoch.
-
-    Examples:
-        >>> both = ModuleEnsemble(nn.Identity(), nn.Identity(), torch.tensor([2.0]), "binary")
-        >>> both.predict(torch.tensor([1.0, 3.0]))
-        tensor([0, 1])
-    """
-
-    def __init__(
-        self, started: nn.Module, refined: nn.Module, threshold: Tensor, task: str,
-        share: float = 0.5,
-    ) -> None:  # fmt: skip
-        super().__init__()
-        self.started, self.refined, self.task, self.share = started, refined, task, share
-        self.threshold_: Tensor = nn.Buffer(threshold)
-        self.start_score, self.end_score, self.history = np.nan, np.nan, list[float]()
-        self.scored_on = "validation rows"
-
-    def get_extra_state(self) -> dict[str, float]:
-        return {"share": self.share}
-
-    def set_extra_state(self, state: dict[str, float]) -> None:
-        self.share = state["share"]
-
-    def forward(self, x: Any) -> Tensor:
-        """The logit of the mean probability, `(n,)` or `(n, C)`; for several classes, its log."""
-        if self.share in (0.0, 1.0):
-            z = _call(self.refined if self.share else self.started, x) - self.threshold_
-            return _combined(z, None, self.task)
-        a, b = (_call(member, x) - self.threshold_ for member in (self.started, self.refined))
-        return _combined(a, b, self.task)
-
-    def predict(self, x: Any) -> Tensor:
-        """Decisions in eval mode: 0 or 1, `(n,)` or `(n, C)`; for several classes their indices."""
-        with torch.no_grad(), _mode(self, training=False):
-            z: Tensor = self(x)
-        return z.argmax(1) if self.task == "multiclass" else z.gt(0).long()
+OnEpoch = Callable[[Epoch], None]
+ShowEpoch = Callable[[str, int, int, float], None]
 
 
 def refine(
     model: nn.Module, loader: Iterable[Any], metric: MetricSpec | Metric = "f1", *,
     valid: Iterable[Any] | None = None, average: str | None = "auto",
-    optimizer: Optimizer | None = None, epochs: int = 20, refine_epochs: int = 10,
-    scale: float = 20.0, cross_entropy: float = 0.1, start: bool = True,
+    priors: Sequence[float] | None = None, task: Task = "auto", per_sample: PerSample = False,
+    ignore_index: int | None = None,
+    start: Literal["cross-entropy", "balanced"] = "cross-entropy", start_epochs: int = 0,
+    epochs: int = 10, step: Step | None = None, cross_entropy: float = 0.1,
+    optimizer: MakeOptimizer | None = None, scheduler: MakeScheduler | None = None,
+    autocast: torch.dtype | None = None, max_norm: float | None = None, ema: float | None = None,
+    parameters: Iterable[Tensor] | Iterable[dict[str, Any]] | None = None,
+    ensemble: bool = False, patience: int | None = None,
+    checkpoint: str | Path | None = None, progress: bool = False,
     on_epoch: OnEpoch | None = None,
-) -> ModuleEnsemble:  # fmt: skip
-    """Train a module by cross-entropy, then refine a copy of it for a metric.
+) -> RefinedModule:  # fmt: skip
+    """Train a model further for a metric, and keep what is best on the validation rows.
 
-    The stages are those of `anyloss.recipe.skeleton`: cross-entropy, the best threshold, and
-    `1 - metric` of the soft counts of each batch plus `cross_entropy` times the class-weighted
-    cross-entropy. The validation rows decide whether the refined module, the mean of both, or the
-    started module is used: the result is never worse than the start on these rows. Without
-    validation rows the mean of both is used, because training rows cannot show that refining went
-    too far.
+    The model is trained in place, from the weights that it has: for `1 - metric` of the soft
+    counts of each batch, at the best threshold of its start, plus `cross_entropy` times the
+    class-weighted cross-entropy. Then the validation rows decide between the refined weights of the
+    best epoch, their mean with those of the start (batch norms are estimated again over a pass of
+    `loader`), and the start, each with its own best threshold. The result is never worse on these
+    rows than the start with its best threshold.
+
+    With an initialised process group the ranks exchange counts, validation rows and decisions, so
+    that the result is that of one process with all rows. The model is wrapped in DDP or FSDP2
+    before, and all ranks have equally many batches in `loader` (under FSDP2 also in `valid`).
+
+    Without validation rows the mean is used, unless the start is better on the training rows,
+    because training rows cannot show that refining went too far.
 
     Args:
-        model (Module): returns logits. It is trained in place, or left unchanged with
-            `start=False`; the ensemble holds copies.
+        model (Module): returns logits, or an output that has `logits`. At the end it has the
+            weights that were chosen.
         loader (iterable): gives `(x, y)` or `(x, y, weight)` anew in each pass, in large batches. A
             tuple or dict `x` is passed on as `model(*x)` or `model(**x)`.
         metric (str, callable or Metric): a name, a formula or a function of `tp, fn, fp, tn`.
             Default: `"f1"`.
-        valid (iterable, optional): validation batches for the threshold, the scores and the choice
-            of the result. By default the threshold and the scores come from `loader`, which is
-            optimistic.
+        valid (iterable, optional): validation batches for the thresholds, the scores and the choice
+            of the result. Their logits are kept on the device of the model. By default `loader` is
+            used, which is optimistic.
         average (str): how several classes or labels are combined, as in `AnyLoss`.
-        optimizer (callable, optional): makes an optimizer from a list of parameters, once for each
-            stage. Default: Adam with a learning rate of 0.001.
-        epochs (int): the epochs of cross-entropy. Default: 20.
-        refine_epochs (int): the epochs for the metric. Default: 10.
-        scale (float): the scale of the step `Amplified` of the second stage. Default: 20.
-        cross_entropy (float): the factor of the cross-entropy in the second stage. Default: 0.1.
-        start (bool): whether to train the model by cross-entropy first. Default: True.
-        on_epoch (callable, optional): receives the stage (`"cross-entropy"` or `"metric"`), the
-            epoch, and its mean loss or soft score.
+        priors (sequence of float, optional): the shares of the classes where the model will be
+            used, if they are not those of the rows. All counts are weighted to them: in training,
+            for the thresholds, and in the scores.
+        task (str): what the shapes mean if they have two readings, as in `AnyLoss`.
+        per_sample (bool or str): whether the metric is computed for each map and averaged, as in
+            `AnyLoss`, and not from the counts of all pixels. Default: False.
+        ignore_index (int, optional): the label of positions that do not count.
+        start (str): the loss of the start, `"cross-entropy"`, or `"balanced"` to weigh all classes
+            alike in it.
+        start_epochs (int): the epochs of the start, for a model that is not trained yet.
+            Default: 0.
+        epochs (int): the epochs for the metric, at most. Default: 10.
+        step (Step, optional): the step of the soft decisions. Default: `Amplified(20)`.
+        cross_entropy (float): the factor of the class-weighted cross-entropy. Default: 0.1.
+        optimizer (callable, optional): makes an optimizer from parameters or parameter groups, anew
+            for the start and the metric. Default: Adam with a learning rate of 0.001.
+        scheduler (callable, optional): makes a scheduler from the optimizer; `step()` is called
+            after each epoch.
+        autocast (dtype, optional): the type in which the model computes, such as `torch.bfloat16`.
+            With `torch.float16` the gradients are scaled.
+        max_norm (float, optional): the largest norm of the gradient; a larger one is clipped.
+        ema (float, optional): the decay of a running average of the weights, such as 0.999, which
+            is judged and kept instead of the weights.
+        parameters (iterable, optional): the parameters, or parameter groups, that are trained for
+            the metric, such as `model.head.parameters()`. The others, and their batch norms, stay
+            as they are. Default: all that require a gradient.
+        ensemble (bool): whether the mean is that of the probabilities of two models, which takes
+            twice the time to predict, and not that of the weights of one. Default: False.
+        patience (int, optional): stop after so many epochs without a better score of the
+            validation rows.
+        checkpoint (path, optional): a file that holds the state after each epoch. If it exists,
+            the work goes on from there, and gives the same result where the loader is
+            deterministic given PyTorch's random numbers. All ranks must be able to read it.
+        progress (bool): whether to show a progress bar (needs rich). Default: False.
+        on_epoch (callable, optional): receives an `Epoch` after each epoch.
 
     Shape:
-        - logits: `(n,)` or `(n, 1)` for two classes, `(n, C)` for several classes or labels.
-        - `y`: `(n,)` or `(n, 1)` for two classes; class indices `(n,)`; or labels `(n, C)`.
-        - `weight`: `(n,)`.
+        - logits: `(n,)`, `(n, 1)` or `(n, 1, ...)` for two classes, `(n, C)` or `(n, C, ...)` for
+          several classes or labels.
+        - `y`: the shape of the logits, for two classes also without their axis 1; or class indices
+          without the class axis.
+        - `weight`: `(n,)`, or the shape of masks or class indices.
 
     Returns:
-        ModuleEnsemble: a module with the thresholds, scores and `predict`.
+        RefinedModule: the model with the threshold, the scores and `predict`.
 
     Raises:
-        ValueError: if there is no batch or no parameter to train, if labels, weights or logits
-            are out of range, or if `valid` has another task than `loader`.
+        ValueError: if there is no batch or no parameter to train, if an option, labels, weights or
+            logits are out of range, if `valid` has another task than `loader`, or if `checkpoint`
+            was written with other settings.
         TypeError: if a batch is no pair or triple, `model` returns no float tensor, or `optimizer`
             is an optimizer instead of a function that makes one.
 
     Examples:
         >>> x = torch.linspace(-3, 3, 200)[:, None]
-        >>> refine(nn.Linear(1, 1), [(x, x > 1)], optimizer=torch.optim.Rprop).predict(x[::99])
+        >>> refined = refine(nn.Linear(1, 1), [(x, x > 1)], start_epochs=20,
+        ...                  optimizer=torch.optim.Rprop)
+        >>> refined.predict(x[::99])
         tensor([0, 0, 1])
     """
-    if epochs < 0 or refine_epochs < 0:
+    how = Training(optimizer or partial(torch.optim.Adam, lr=1e-3), scheduler, autocast, max_norm)
+    _check(how, start, start_epochs, epochs, ema, patience, valid)
+    everything = [p for p in model.parameters() if p.requires_grad]
+    groups = _groups(everything, parameters)
+    if ensemble and is_split(model):
         raise ValueError(
-            f"epochs and refine_epochs must be at least 0; got {epochs} and {refine_epochs}"
+            "ensemble=True copies the model, and a model that is split over ranks cannot be "
+            "copied; got both. Use ensemble=False"
         )
-    if isinstance(optimizer, torch.optim.Optimizer):
-        given = type(optimizer).__name__
+    loss = AnyLoss(
+        metric, step=step or Amplified(20.0), average=average, task=task, per_sample=per_sample,
+        ignore_index=ignore_index,
+    )  # fmt: skip
+    core = Refinement(
+        model, loader, valid, loss, cross_entropy=cross_entropy, priors=priors,
+        parameters=None if parameters is None else in_groups(groups),
+    )  # fmt: skip
+    settings = {
+        "loss": loss, "cross_entropy": cross_entropy, "priors": priors, "start": start,
+        "start_epochs": start_epochs, "epochs": epochs, "autocast": autocast,
+        "max_norm": max_norm, "ema": ema, "patience": patience,
+        "parameters": len(in_groups(groups)), "ranks": ranks(True, None),
+    }  # fmt: skip
+    file = Checkpoint(checkpoint, model, settings)
+    plain = partial(core.start_loss, start == "balanced")
+    with stage_progress(progress and is_first_rank()) as show:
+        loop = _Loop(core, file, on_epoch, show)
+        if core.selection is None:
+            if start_epochs:
+                loop.train("cross-entropy", Stage(model, everything, how), plain, start_epochs)
+            core.begin()
+        stage = Stage(model, groups, how, ema=ema, fixed=core.fixed_norms)
+        with only(model, stage.parameters):
+            loop.train("metric", stage, core.loss, epochs, patience)
+    return core.finish(ensemble)
+
+
+class _Loop:
+    """The epochs of both stages: they are reported, saved, and continued from what was saved."""
+
+    def __init__(
+        self, core: Refinement, file: Checkpoint, on_epoch: OnEpoch | None, show: ShowEpoch
+    ) -> None:
+        self.core, self.file, self.on_epoch, self.show = core, file, on_epoch, show
+        self.saved = file.load()
+        if self.saved is not None:
+            core.load_state_dict(self.saved["core"])
+
+    def train(
+        self, name: str, stage: Stage, loss: Loss, epochs: int, patience: int | None = None
+    ) -> None:
+        core, loader = self.core, self.core.loader
+        if self.saved is not None and core.history[-1].stage == name:
+            stage.load_state_dict(self.saved["stage"])
+        others = sum(each.stage != name for each in core.history)
+        for number in range(len(core.history) - others + 1, epochs + 1):
+            if patience is not None and core.selection and core.selection.waited >= patience:
+                return
+            value = stage.epoch(loader, core.labels, loss, others + number)
+            score = math.nan
+            if name == "metric":
+                with stage.average.applied() if stage.average else nullcontext():
+                    score = core.end_epoch()
+            core.history.append(Epoch(name, number, value, score))
+            self.file.save(core=core, stage=stage)
+            self.show(name, number, epochs, value if math.isnan(score) else score)
+            if self.on_epoch is not None:
+                self.on_epoch(core.history[-1])
+
+
+def _groups(everything: Sequence[Tensor], parameters: Iterable[Any] | None) -> list[Any]:
+    """The parameters, or parameter groups, that are trained for the metric; checked."""
+    if parameters is None:
+        groups = list[Any](everything)
+    else:  # what can be read more than once
+        groups = [
+            each if isinstance(each, Tensor) else each | {"params": in_groups([each])}
+            for each in parameters
+        ]
+    if not groups:
+        raise ValueError("the model has no parameter to train (requires_grad=True)")
+    if not {id(p) for p in in_groups(groups)} <= {id(p) for p in everything}:
+        raise ValueError(
+            "parameters must be those of the model that require a gradient; got others. Take them "
+            "from the model that is passed"
+        )
+    return groups
+
+
+def _check(
+    how: Training, start: str, start_epochs: int, epochs: int, ema: float | None,
+    patience: int | None, valid: Any,
+) -> None:  # fmt: skip
+    if start not in ("cross-entropy", "balanced"):
+        raise ValueError(f"start must be 'cross-entropy' or 'balanced'; got {start!r}")
+    if start_epochs < 0 or epochs < 0:
+        raise ValueError(
+            f"start_epochs and epochs must be at least 0; got {start_epochs} and {epochs}"
+        )
+    if isinstance(how.optimizer, torch.optim.Optimizer):
+        given = type(how.optimizer).__name__
         raise TypeError(
             "optimizer must be a function or class that makes an optimizer from parameters, such "
             f"as torch.optim.{given}; got an instance of it"
         )
-    if not any(p.requires_grad for p in model.parameters()):
-        raise ValueError("the model has no parameter to train (requires_grad=True)")
-    make, callback = optimizer or partial(torch.optim.Adam, lr=1e-3), on_epoch or _no_callback
-    loss = AnyLoss(metric, step=Amplified(scale), average=average)
-    target, z = _collect(model, loader, loss)  # errors are raised before anything is trained
-    judge, z = (target, z) if valid is None else _collect(model, valid, loss)
-    if judge.layout != target.layout:
+    if ema is not None and not 0 <= ema < 1:
+        raise ValueError(f"ema must be a decay of at least 0 and below 1; got {ema!r}")
+    if how.max_norm is not None and not how.max_norm > 0:
+        raise ValueError(f"max_norm must be above 0; got {how.max_norm!r}")
+    if patience is not None and (valid is None or patience < 1):
         raise ValueError(
-            f"valid must have the task and classes of loader, {target.layout}; got {judge.layout}"
+            f"patience must be at least 1 and needs validation rows; got patience={patience!r} "
+            f"and {'no ' if valid is None else ''}valid"
         )
-    if start:
-        plain = _Objective(None, torch.zeros(()), torch.ones(2, z.shape[1]), 1.0)
-        _train(model, loader, make, epochs, partial(callback, "cross-entropy"), plain)
-        judge, z = _collect(model, loader if valid is None else valid, loss)
-
-    def train(refined: nn.Module, threshold: Tensor) -> tuple[list[float], Array]:
-        objective = _Objective(loss, threshold, _balance(target), cross_entropy)
-        receive = partial(callback, "metric")
-        history = _train(refined, loader, make, refine_epochs, receive, objective)
-        return history, _collect(refined, loader if valid is None else valid, loss)[1]
-
-    members = _ModuleMembers(model, judge, z, train, guarded=valid is not None)
-    found = refine_members(members)
-    ensemble = ModuleEnsemble(
-        deepcopy(model), members.refined, members.threshold, target.layout.task, found.share
-    )
-    ensemble.start_score, ensemble.end_score = found.start_score, found.held_out_score
-    ensemble.history = members.history
-    ensemble.scored_on = "validation rows" if members.guarded else "training rows"
-    return ensemble.eval()
-
-
-def _no_callback(stage: str, epoch: int, value: float) -> None:
-    """The default of `on_epoch`: do nothing."""
-
-
-class _ModuleMembers:
-    """The started and the refined module, as the skeleton of the recipe uses them.
-
-    `z` are the logits of the started module on the rows that decide, `train` trains a module and
-    returns its history and its logits on these rows.
-    """
-
-    def __init__(
-        self, model: nn.Module, target: Target, z: Array, train: Train, guarded: bool
-    ) -> None:
-        self.model, self.target, self.z = model, target, z
-        self.train, self.guarded = train, guarded
-
-    @property
-    def shares(self) -> tuple[float, ...]:
-        if not self.guarded:
-            return (0.5,)
-        least = self.held_out(0.0).hard
-        return tuple(x for x in (1.0, 0.5, 0.0) if self.held_out(x).hard >= least)
-
-    def move_threshold(self) -> float:
-        offsets = self.target.offsets(self.z)[0].astype(self.z.dtype)
-        self.threshold = torch.tensor(offsets, device=next(self.model.parameters()).device)
-        self.started_logits = torch.tensor(self.z - offsets)
-        return self.target.score(self.z - offsets)
-
-    def refine(self) -> None:
-        self.refined = deepcopy(self.model)
-        self.history, z = self.train(self.refined, self.threshold)
-        self.refined_logits = torch.tensor(z) - self.threshold.cpu()
-
-    def held_out(self, share: float) -> HeldOutScores:
-        task, a, b = self.target.layout.task, self.started_logits, self.refined_logits
-        z = _combined(a, b, task) if share == 0.5 else _combined(b if share else a, None, task)
-        p = z.exp() if task == "multiclass" else z.sigmoid()
-        return HeldOutScores(self.target.score(z.numpy()), self.target.soft_score(p.numpy()))
-
-
-def _combined(a: Tensor, b: Tensor | None, task: str) -> Tensor:
-    """The logit of the mean probability of one or two logits; for several classes, its log."""
-    if task == "multiclass":
-        found = a.log_softmax(1)
-        return found if b is None else torch.logaddexp(found, b.log_softmax(1)).sub(np.log(2))
-    if b is None:
-        return a
-    high, low = (torch.logaddexp(F.logsigmoid(s * a), F.logsigmoid(s * b)) for s in (1, -1))
-    middle = a / 2 + b / 2  # has the right sign, also where rounding loses the difference
-    return torch.where((high - low) * middle > 0, high - low, middle * 1e-7)
-
-
-class _Objective(NamedTuple):
-    """A loss (None: cross-entropy only), the threshold, class weights, and their factor."""
-
-    loss: AnyLoss | None
-    threshold: Tensor
-    balance: Tensor
-    factor: float
-
-
-@contextmanager
-def _mode(module: nn.Module, training: bool) -> Iterator[None]:
-    before = [(part, part.training) for part in module.modules()]
-    module.train(training)
-    try:
-        yield
-    finally:
-        for part, was in before:
-            part.training = was
-
-
-def _call(module: nn.Module, x: Any) -> Tensor:
-    """The logits in float32 or wider; a single column of them becomes `(n,)`."""
-    device = next(module.parameters(), torch.empty(0)).device
-    if isinstance(x, Mapping):
-        z = module(**{name: part.to(device) for name, part in x.items()})
-    else:
-        z = module(*(part.to(device) for part in (x if isinstance(x, tuple | list) else [x])))
-    if not isinstance(z, Tensor) or not z.is_floating_point():
-        raise TypeError(f"model(x) must return logits, a float tensor; got {type(z).__name__}")
-    z = z.flatten() if z.shape[1:] in ((), (1,)) else z
-    return z.to(torch.promote_types(z.dtype, torch.float32))
-
-
-def _batches(module: nn.Module, loader: Iterable[Any]) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Logits, labels and weights of each batch in one pass, on the device of the module."""
-    batch = None
-    for batch in () if isinstance(loader, Iterator) else loader:
-        if not isinstance(batch, tuple | list) or len(batch) not in (2, 3):
-            raise TypeError(f"batches must be (x, y) or (x, y, weight); got {type(batch).__name__}")
-        z = module(batch[0]) if isinstance(module, ModuleEnsemble) else _call(module, batch[0])
-        y = torch.as_tensor(batch[1], device=z.device)
-        y = y.squeeze(1) if z.ndim == 1 and y.shape[1:] == (1,) else y
-        w = torch.as_tensor(batch[2]).to(z) if len(batch) == 3 else z.new_ones(y.shape[:1])
-        yield z, y if y.is_floating_point() else y.long(), w
-    if batch is None:
-        raise ValueError(
-            f"no batch in {loader!r}; pass a DataLoader or a list, which can be read many times"
-        )
-
-
-def _collect(module: nn.Module, loader: Any, loss: AnyLoss) -> tuple[Target, Array]:
-    """One pass in eval mode: the target and the logits `(rows, classes)`, both checked."""
-    with torch.no_grad(), _mode(module, training=False):
-        parts = list(zip(*_batches(module, loader), strict=True))
-    z, y, w = (np.concatenate([x.cpu().numpy() for x in part]) for part in parts)
-    if z.ndim > 2 or w.ndim != 1:
-        raise ValueError(f"expected logits (n,) or (n, C), weights (n,); got {z.shape}, {w.shape}")
-    if not np.isfinite(z).all():
-        raise ValueError("logits must be finite; got NaN or inf: check x and the learning rate")
-    chosen, average = loss.settings.metric, loss.settings.options.average
-    found = prepare(y, z, Options(average=average), weight=w, own_form=chosen.has_own_form)
-    (columns,), lay = found.y, found.layout
-    seen, z, w = columns[w > 0], z[w > 0], w[w > 0]  # weight 0 equals no row
-    if not ((seen == 0) | (seen == 1)).all() or not (seen.any(0) & (seen == 0).any(0)).any():
-        raise ValueError(
-            f"labels must be 0 or 1 (or class indices) of more than one class; got {np.unique(y)}"
-        )
-    return new_target(seen, chosen, lay.task, lay.average, w), z.reshape(len(z), -1)
-
-
-def _balance(target: Target) -> Tensor:
-    """Weights `(2, classes)` of negative and positive labels that balance every class."""
-    sums = np.stack([target.weight @ (1 - target.y), target.weight @ target.y])
-    parts = (sums[1] > 0).sum() if target.layout.task == "multiclass" else 2
-    return torch.tensor(target.weight.sum() / parts / np.where(sums > 0, sums, 1.0))
-
-
-def _cross_entropy(z: Tensor, y: Tensor, w: Tensor, balance: Tensor) -> Tensor:
-    negative, positive = balance.to(z)
-    if y.ndim < z.ndim:
-        rows = F.cross_entropy(z, y, positive, reduction="none")
-    else:
-        rows = torch.where(y == 1, positive * F.softplus(-z), negative * F.softplus(z))
-    return (w * rows.reshape(len(z), -1).mean(1)).sum() / w.sum().clamp_min(1e-30)
-
-
-def _train(
-    module: nn.Module, loader: Any, make: Optimizer, epochs: int,
-    receive: Callable[[int, float], None], objective: _Objective,
-) -> list[float]:  # fmt: skip
-    """Epochs in train mode; the mean soft score of each, or the cross-entropy without a loss."""
-    loss, at, balance, factor = objective
-    optimizer, history = make([p for p in module.parameters() if p.requires_grad]), list[float]()
-    with _mode(module, training=True):
-        for epoch in range(1, epochs + 1):
-            values = []
-            for z, y, w in _batches(module, loader):
-                entropy = _cross_entropy(z - at, y, w, balance)
-                missing = loss(z - at, y, w) if loss else torch.zeros(())
-                optimizer.zero_grad()
-                (missing + factor * entropy).backward()
-                optimizer.step()
-                values.append((1 - missing if loss else entropy).detach())
-            history.append(float(torch.stack(values).mean()))
-            receive(epoch, history[-1])
-    return history

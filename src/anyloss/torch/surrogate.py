@@ -15,7 +15,7 @@ from anyloss.torch.batch import BACKENDS, make_batch
 class SurrogateFBetaLoss(nn.Module):
     """The surrogate F-beta loss, a mean over samples whose gradient approximates that of F-beta.
 
-    The loss is the mean of `-y log p + (1 - y) log(k + p)` with `k = beta^2 prior / (1 - prior)`.
+    The loss is the mean of `-y log p + (1 - y) log(k + p)` with `k = beta^2 s / (1 - s)`.
 
     It is a mean over samples, so that small batches do not bias it. It can be below 0. With
     balanced classes its gradient follows that of F-beta on a large sample. With rare positives
@@ -23,8 +23,8 @@ class SurrogateFBetaLoss(nn.Module):
 
     Args:
         beta (float): the weight of recall relative to precision. Default: 1.
-        prior (float): the share of positives in the training set (not in the batch), strictly
-            between 0 and 1.
+        positive_share (float): the share `s` of positives in the training set (not in the batch),
+            strictly between 0 and 1.
 
     Shape:
         - input: any shape; every number is the score of one sample.
@@ -32,11 +32,11 @@ class SurrogateFBetaLoss(nn.Module):
         - output: a scalar.
 
     Raises:
-        ValueError: if `beta` or `prior` is out of its range, the shapes differ, or the input is not
-            finite.
+        ValueError: if `beta` or `positive_share` is out of its range, the shapes differ, or the
+            input is not finite.
 
     Examples:
-        >>> loss = SurrogateFBetaLoss(prior=0.2)
+        >>> loss = SurrogateFBetaLoss(positive_share=0.2)
         >>> round(loss(torch.tensor([0.0, 0.0]), torch.tensor([1.0, 0.0])).item(), 4)
         0.2027
 
@@ -48,17 +48,18 @@ class SurrogateFBetaLoss(nn.Module):
     """
 
     def __init__(
-        self, beta: float = 1.0, *, prior: float, from_logits: bool = True, validate: bool = True
-    ) -> None:
+        self, beta: float = 1.0, *, positive_share: float, from_logits: bool = True,
+        validate: bool = True,
+    ) -> None:  # fmt: skip
         super().__init__()
         if not beta > 0:
             raise ValueError(f"beta must be a positive number; got {beta!r}")
-        if not 0 < prior < 1:
+        if not 0 < positive_share < 1:
             raise ValueError(
-                "prior must be the share of positives in the training set, strictly between 0 and "
-                f"1; got {prior!r}"
+                "positive_share must be the share of positives in the training set, strictly "
+                f"between 0 and 1; got {positive_share!r}"
             )
-        self.k = beta**2 * prior / (1 - prior)
+        self.k = beta**2 * positive_share / (1 - positive_share)
         self.options = Options(from_logits=from_logits, task="binary", validate=validate)
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:

@@ -1,0 +1,96 @@
+"""A loss of Keras that is switched, within `fit`, from a start loss to one for a metric."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import keras
+import numpy as np
+from keras import ops
+
+from anyloss._core.backend import Array
+from anyloss._core.choices import Options
+from anyloss._core.shapes import prepare
+from anyloss.keras.loss import AnyLoss
+from anyloss.metrics import Metric, MetricSpec
+from anyloss.metrics import metric as find_metric
+from anyloss.recipe.target import Target, new_target
+from anyloss.steps import Amplified, Step
+
+
+def as_logits(p: Array, task: str) -> Array:
+    """Logits of probabilities; for several classes their logarithms."""
+    p = ops.clip(p, 1e-7, 1 - 1e-7)
+    return ops.log(p) if task == "multiclass" else ops.log(p) - ops.log1p(-p)
+
+
+class Refined(NamedTuple):
+    """What the loss for a metric needs: the task, a threshold and weights that balance classes."""
+
+    task: str
+    threshold: Array
+    balance: Array  # (2, classes): of negative and of positive labels
+
+
+def read_target(
+    predictions: Array, y: Array, weight: Array | None = None, *, metric: MetricSpec | Metric,
+    average: str | None,
+) -> Target:  # fmt: skip
+    """The target of rows, from the shapes of labels and predictions."""
+    p, y, chosen = np.asarray(predictions), np.asarray(y), find_metric(metric)
+    if p.shape[1:] == (1,):
+        p, y = p[:, 0], y.reshape(len(y))
+    w = None if weight is None else np.asarray(weight, dtype=float)
+    found = prepare(y, p, Options(average=average), weight=w, own_form=chosen.has_own_form)
+    if p.ndim > 2:
+        raise ValueError(f"predictions must have the shape (n,), (n, 1) or (n, C); got {p.shape}")
+    return new_target(found.y[0], chosen, found.layout.task, found.layout.average, w)
+
+
+def refined_from(target: Target, threshold: Array) -> Refined:
+    """The weights are those that give every class of the target the same part."""
+    task, sums = target.layout.task, np.stack([1 - target.y, target.y]).swapaxes(1, 2)
+    sums = sums @ target.weight
+    parts = (sums[1] > 0).sum() if task == "multiclass" else 2
+    return Refined(task, threshold, target.weight.sum() / parts / np.where(sums > 0, sums, 1.0))
+
+
+class SwitchedLoss(keras.losses.Loss):  # type: ignore[misc]
+    """A start loss; once `refined` is set, `1 - metric` plus a balanced cross-entropy."""
+
+    def __init__(
+        self, start_loss: keras.losses.Loss, metric: MetricSpec | Metric, *, step: Step | None,
+        average: str | None, from_logits: bool, cross_entropy: float,
+    ) -> None:  # fmt: skip
+        super().__init__(name="loss")
+        self.start_loss, self.from_logits, self.factor = start_loss, from_logits, cross_entropy
+        step = step or Amplified(20.0)
+        self.metric_loss = AnyLoss(metric, step=step, average=average, from_logits=True)
+        self.refined: Refined | None = None
+
+    def __call__(self, y_true: Array, y_pred: Array, sample_weight: Array | None = None) -> Array:
+        if self.refined is None:
+            return self.start_loss(y_true, y_pred, sample_weight)
+        task, threshold, _ = self.refined
+        z = ops.cast(y_pred if self.from_logits else as_logits(y_pred, task), "float32")
+        z = z - ops.cast(threshold, "float32")
+        loss = self.metric_loss(y_true, z, sample_weight)
+        return loss + self.factor * self._entropy(y_true, z, sample_weight)
+
+    def _entropy(self, y_true: Array, z: Array, weight: Array | None) -> Array:
+        """The mean cross-entropy, in which all classes weigh alike."""
+        assert self.refined is not None
+        negative, positive = (ops.cast(x, "float32") for x in self.refined.balance)
+        if self.refined.task == "multiclass":
+            y = ops.cast(ops.reshape(y_true, (-1, 1)), "int32")
+            rows = -ops.take_along_axis(ops.log_softmax(z), y, axis=1) * ops.take(positive, y)
+        else:
+            y = ops.reshape(ops.cast(y_true, "float32"), ops.shape(z))
+            rows = y * positive * ops.softplus(-z) + (1 - y) * negative * ops.softplus(z)
+        rows = ops.mean(ops.reshape(rows, (ops.shape(z)[0], -1)), axis=1)
+        w = (
+            ops.ones_like(rows)
+            if weight is None
+            else ops.reshape(ops.cast(weight, "float32"), (-1,))
+        )
+        return ops.sum(w * rows) / ops.maximum(ops.sum(w), 1e-30)
