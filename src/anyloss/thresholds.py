@@ -1,7 +1,4 @@
-"""The best threshold for a metric, found exactly by one sweep over the sorted scores.
-
-With several classes there is one threshold per class. They are swept in turn, each exactly.
-"""
+"""The best threshold for a metric, found exactly by one sweep over the sorted scores."""
 
 from __future__ import annotations
 
@@ -9,15 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from anyloss._core.backend import NUMPY, Array
-from anyloss._core.counts import Counts, counts_of_sums
+from anyloss._core.backend import Array
+from anyloss._core.counts import Counts
 from anyloss._core.documents import documented
-from anyloss._core.scoring import averaged, check_finite
-from anyloss._core.shapes import Layout
+from anyloss._core.scoring import check_finite
 from anyloss.metrics import Metric, MetricSpec
 from anyloss.metrics import metric as find_metric
-
-ROUNDS = 5  # over the classes, at most
 
 
 class Threshold(NamedTuple):
@@ -79,8 +73,7 @@ def best_threshold(
     cuts, cells = sweep(y, s, w)
     scores = np.broadcast_to(chosen(*cells), cuts.shape)
     check_finite(cells, [scores], chosen)
-    best = np.flatnonzero(scores == scores.max())
-    middle = best[len(best) // 2]
+    middle = middle_of_best(scores)
     return Threshold(float(cuts[middle]), float(scores[middle]))
 
 
@@ -110,6 +103,16 @@ def _columns(y_true: Array, y_score: Array, weight: Array | None) -> tuple[Array
     return y, s, w
 
 
+def middle_of_best(scores: Array, same: float = 0.0) -> int:
+    """The place of the best score; of several that differ by at most `same`, the middle one.
+
+    >>> middle_of_best(np.array([0.5, 0.7, 0.7, 0.7, 0.6]))
+    2
+    """
+    best = np.flatnonzero(scores >= scores.max() - same)
+    return int(best[len(best) // 2])
+
+
 def sweep(y: Array, s: Array, w: Array) -> tuple[Array, Counts]:
     """All thresholds, from "all positive" to "none positive", with the counts that they give.
 
@@ -122,14 +125,14 @@ def sweep(y: Array, s: Array, w: Array) -> tuple[Array, Counts]:
     """
     order = np.argsort(s, kind="stable")
     s, positive, negative = s[order], (w * y)[order], (w * (1 - y))[order]
-    cuts, first = _cuts(s)
+    cuts, first = cuts_between(s)
     # The sums run from both ends, so that no count is a difference of large numbers.
-    tp, fp = (_sums_above(x, first) for x in (positive, negative))
+    tp, fp = (sums_above(x, first) for x in (positive, negative))
     fn, tn = (_sums_below(x, first) for x in (positive, negative))
     return cuts, Counts(tp, fn, fp, tn)
 
 
-def _cuts(s: Array) -> tuple[Array, Array]:
+def cuts_between(s: Array) -> tuple[Array, Array]:
     """The thresholds between sorted scores, and the number of samples below each."""
     first = np.flatnonzero(np.append(True, s[1:] > s[:-1]))  # of each distinct score
     low, high = s[first][:-1], s[first][1:]
@@ -139,83 +142,10 @@ def _cuts(s: Array) -> tuple[Array, Array]:
     return np.concatenate([below, between, s[-1:]]), np.append(first, len(s))
 
 
-def _sums_above(x: Array, first: Array) -> Array:
+def sums_above(x: Array, first: Array) -> Array:
+    """The sums of the entries from each place on."""
     return np.append(x[::-1].cumsum()[::-1], 0.0)[first]
 
 
 def _sums_below(x: Array, first: Array) -> Array:
-    return np.concatenate([np.zeros_like(x[:1]), x.cumsum(axis=0)])[first]
-
-
-def best_offsets(
-    y_true: Array, y_score: Array, metric: Metric, *,
-    average: str | None, multiclass: bool, weight: Array,
-) -> tuple[Array, float]:  # fmt: skip
-    """The offsets to subtract from the scores `(n, C)` for the best averaged metric, and its value.
-
-    After the subtraction, a multilabel sample has the labels with a score above 0, and a multiclass
-    sample has the class with the highest score. Each class is swept exactly while the others are
-    fixed, in turn, until the metric does not improve. The offset of a class that cannot improve the
-    metric, such as a label that never occurs, remains 0.
-
-    >>> y, scores = np.eye(3), np.array([[3, 2, 2], [3, 2.75, 0], [3, 0, 2.75]])
-    >>> best_offsets(
-    ...     y, scores, find_metric("recall"), average="macro", multiclass=True, weight=np.ones(3)
-    ... )
-    (array([0.625, 0.   , 0.   ]), 1.0)
-    """
-    scores, offsets = np.array(y_score, dtype=float), np.zeros(y_true.shape[1])
-    lay = Layout("multiclass" if multiclass else "multilabel", average, y_true.shape[1])
-
-    def scored(cells: Counts, cuts: int) -> Array:
-        found = averaged(metric, cells, lay, NUMPY, hard=True).score.value
-        check_finite(cells, [found], metric)
-        return np.broadcast_to(found, (cuts, 1))[:, 0]
-
-    best = float(scored(_hard_counts(y_true, scores, weight, multiclass), 1)[0])
-    for _ in range(ROUNDS):
-        before = best
-        for k in range(y_true.shape[1]):
-            cuts, cells = _class_sweep(y_true, scores, weight, k, multiclass)
-            reached = scored(cells, len(cuts))
-            if reached.max() > best + 1e-12:
-                top = np.flatnonzero(reached == reached.max())
-                cut = cuts[top[len(top) // 2]]
-                scores[:, k] -= cut
-                offsets[k] += cut
-                best = float(reached.max())
-        if best == before:
-            break
-    return offsets, best
-
-
-def _hard_counts(y: Array, z: Array, w: Array, multiclass: bool) -> Counts:
-    """The counts `(1, classes)` of the decisions at the present scores."""
-    predicted = np.arange(z.shape[1]) == z.argmax(axis=1)[:, None] if multiclass else z > 0
-    pairs = (y, predicted), (y, ~predicted), (1 - y, predicted), (1 - y, ~predicted)
-    return Counts(*(w[None] @ (truth * decided) for truth, decided in pairs))
-
-
-def _class_sweep(y: Array, z: Array, w: Array, k: int, multiclass: bool) -> tuple[Array, Counts]:
-    """All thresholds of class `k`, with the counts `(cuts, classes)` that they give."""
-    w = w[:, None]
-    if multiclass:  # a sample that is not predicted as class k gets the best of the other classes
-        others = z.copy()
-        others[:, k] = -np.inf
-        s = z[:, k] - others.max(axis=1)
-        predicted = w * (np.arange(z.shape[1]) == others.argmax(axis=1)[:, None])
-        fixed = np.zeros(z.shape[1])
-    else:
-        s = z[:, k]
-        predicted, fixed = np.zeros_like(z), w * (z > 0)
-    order = np.argsort(s, kind="stable")
-    cuts, first = _cuts(s[order])
-    cuts[0], cuts[-1] = cuts[0] - 1.0, cuts[-1] + 1.0  # far enough for any rounding
-
-    def sums(what: Array) -> Array:
-        found = _sums_below((predicted * what)[order], first) + (fixed * what).sum(axis=0)
-        found[:, k] = _sums_above((w * what)[order, k], first)
-        return found
-
-    ones = np.ones_like(y)
-    return cuts, counts_of_sums(sums(ones), sums(y), (w * y).sum(axis=0), w.sum() * ones[0])
+    return np.append(0.0, x.cumsum())[first]

@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 
 import anyloss
 from anyloss import best_threshold
-from anyloss.thresholds import best_offsets
+from anyloss._core.shapes import Layout
+from anyloss.decisions.search import best_offsets
 
 rows = st.integers(1, 25).flatmap(
     lambda n: st.tuples(
@@ -100,7 +101,8 @@ def test_offsets_of_several_classes(multiclass, metric, average, seed):
     )
     w = rng.integers(1, 4, n).astype(float)
     chosen = anyloss.metric(metric)
-    offsets, reached = best_offsets(y, z, chosen, average=average, multiclass=multiclass, weight=w)
+    lay = Layout("multiclass" if multiclass else "multilabel", average, classes)
+    offsets, reached = best_offsets(y, z, chosen, lay, weight=w)
 
     def at(moved):
         moved = z - moved
@@ -130,8 +132,8 @@ def test_a_label_that_never_occurs_is_not_predicted(metric, order):
     z = np.column_stack([rng.normal(-5, 1, 60), rng.normal(size=60)])
     y = np.column_stack([np.zeros(60), z[:, 1] + rng.normal(size=60) > 0]).astype(float)
     z, y = z[:, order], y[:, order]
-    options = {"average": "macro", "multiclass": False, "weight": np.ones(60)}
-    offsets, _ = best_offsets(y, z, anyloss.metric(metric), **options)
+    lay = Layout("multilabel", "macro", 2)
+    offsets, _ = best_offsets(y, z, anyloss.metric(metric), lay, weight=np.ones(60))
     assert offsets[order.index(0)] == 0
     assert offsets[order.index(1)] == pytest.approx(
         best_threshold(y[:, order.index(1)], z[:, order.index(1)], metric).threshold

@@ -19,11 +19,12 @@ from anyloss._core.functions import score
 from anyloss._core.gradient import sample_derivatives
 from anyloss._core.scoring import check_average
 from anyloss._core.shapes import Layout
+from anyloss.decisions.search import best_offsets
 from anyloss.metrics import Metric, MetricSpec
 from anyloss.metrics import metric as find_metric
 from anyloss.recipe.skeleton import HeldOutScores
 from anyloss.steps import Hard, Step, Uniform
-from anyloss.thresholds import best_offsets, best_threshold
+from anyloss.thresholds import best_threshold
 
 
 class Target(NamedTuple):
@@ -36,14 +37,12 @@ class Target(NamedTuple):
 
     def offsets(self, z: Array) -> tuple[Array, float]:
         """The offsets of logits `(samples, classes)` with the best score, and that score."""
-        y, task, average = self.y, self.layout.task, self.layout.average
-        if average != "binary":
+        y, lay, task = self.y, self.layout, self.layout.task
+        if lay.average != "binary":
             if task == "binary":  # the column as two classes
                 y, z = np.hstack([1 - y, y]), np.hstack([np.zeros_like(z), z])
-            offsets, reached = best_offsets(
-                y, z, self.metric, average=average, multiclass=task != "multilabel",
-                weight=self.weight,
-            )  # fmt: skip
+                lay = Layout("multiclass", lay.average, 2)
+            offsets, reached = best_offsets(y, z, self.metric, lay, weight=self.weight)
             return (np.diff(offsets) if task == "binary" else offsets), reached
         column = z[:, 0] if task == "binary" else z[:, 1] - z[:, 0]
         found = best_threshold(y[:, -1], column, self.metric, weight=self.weight)

@@ -1,0 +1,71 @@
+"""The best decision rule for scores and labels: the task decides which search finds it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from anyloss._core.backend import Array
+from anyloss._core.shapes import Layout
+from anyloss.decisions.classes import Budget, arg_max, ascend, best_rule
+from anyloss.decisions.goals import ClassGoal
+from anyloss.decisions.labels import Labels, Sharing
+from anyloss.decisions.rules import Decision, Found
+from anyloss.metrics import Metric
+from anyloss.metrics import metric as find_metric
+from anyloss.thresholds import best_threshold
+
+ROUNDS = 5  # of the offsets over the classes, at most
+
+
+def best_decision(
+    y: Array, scores: Array, metric: Metric, lay: Layout, *,
+    weight: Array, sharing: Sharing = "per_label", max_evaluations: int = 500,
+) -> Found:  # fmt: skip
+    """The best rule for scores and labels `(n, columns)` of 0 and 1, one-hot for several classes.
+
+    >>> y, p = np.eye(2)[[0, 1, 1]], np.array([[0.9, 0.1], [0.6, 0.4], [0.2, 0.8]])
+    >>> best_decision(
+    ...     y, p, find_metric("f1"), Layout("multiclass", "macro", 2), weight=np.ones(3)
+    ... ).score
+    1.0
+    """
+    if lay.task == "binary":
+        threshold, score = best_threshold(y[:, 0], scores[:, 0], metric, weight=weight)
+        decision = Decision(thresholds=np.array([threshold]))
+        return Found(decision, score, {"sweep": (decision, score)}, 1)
+    if lay.task == "multiclass":
+        goal = ClassGoal(y.argmax(axis=1), weight, metric, lay)
+        return best_rule(goal, scores, max_evaluations)
+    labels = Labels(y, scores, weight, metric, lay)
+    shared = labels.shared()
+    every = np.full(lay.classes, shared)
+    own = labels.per_label(every)
+    rules = {"per_label": own, "shared": every, "shrunk": labels.shrunk(own, shared)}
+    candidates = {name: (Decision(thresholds=t), labels.score(t)) for name, t in rules.items()}
+    return Found(*candidates[sharing], candidates, labels.evaluations)
+
+
+def best_offsets(
+    y: Array, logits: Array, metric: Metric, lay: Layout, *, weight: Array
+) -> tuple[Array, float]:
+    """The offsets to subtract from logits `(n, C)` for the best averaged metric, and its value.
+
+    After the subtraction, a multilabel sample has the labels with a score above 0, and a multiclass
+    sample has the class with the highest score. Each class is swept exactly while the others are
+    fixed, in turn, until the metric does not improve. The offset of a class that cannot improve the
+    metric, such as a label that never occurs, remains 0.
+
+    >>> y, scores = np.eye(3), np.array([[3, 2, 2], [3, 2.75, 0], [3, 0, 2.75]])
+    >>> lay = Layout("multiclass", "macro", 3)
+    >>> best_offsets(y, scores, find_metric("recall"), lay, weight=np.ones(3))
+    (array([ 0.625, -0.   , -0.   ]), 1.0)
+    """
+    classes = lay.classes
+    if lay.task == "multilabel":
+        labels = Labels(y, logits, weight, metric, lay)
+        offsets = labels.per_label(np.zeros(classes))
+        return offsets, labels.score(offsets)
+    goal = ClassGoal(y.argmax(axis=1), weight, metric, lay)
+    budget = Budget(ROUNDS * classes)
+    rule, score = ascend(goal, logits, arg_max(classes), budget, with_gains=False)
+    return 0.0 - rule.offsets, score
