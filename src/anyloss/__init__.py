@@ -8,7 +8,7 @@ from anyloss import steps
 from anyloss._core.counts import Counts
 from anyloss._core.explain import explain
 from anyloss._core.functions import counts, gradient, score
-from anyloss.metrics import METRICS, Metric, metric
+from anyloss.metrics import METRICS, Metric, cost_matrix, metric
 from anyloss.steps import scale_range
 from anyloss.thresholds import Threshold, best_threshold
 
@@ -20,6 +20,7 @@ __all__ = [
     "Metric",
     "Threshold",
     "best_threshold",
+    "cost_matrix",
     "counts",
     "explain",
     "gradient",

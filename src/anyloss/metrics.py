@@ -10,12 +10,16 @@ in `tests/core/test_metrics.py`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
+
 from anyloss._core.backend import Array
 from anyloss._core.lookup import listed, metric
-from anyloss._core.metric import METRICS, Metric, MetricSpec
+from anyloss._core.metric import METRICS, CostMatrix, Metric, MetricSpec
 from anyloss._core.metric import named as _named
 
-__all__ = ["METRICS", "Metric", "MetricSpec", "listed", "metric"]
+__all__ = ["METRICS", "Metric", "MetricSpec", "cost_matrix", "listed", "metric"]
 
 
 @_named(
@@ -353,3 +357,59 @@ def cost(
         True
     """
     return 1 - (fn_cost * fn + fp_cost * fp) / (fn_cost * (tp + fn) + fp_cost * (fp + tn))
+
+
+def cost_matrix(costs: Sequence[Sequence[float]]) -> Metric:
+    """Return the metric of a matrix of costs: the share of the largest possible cost that is saved.
+
+    `1 - (cost - least) / (most - least)`, where `cost` is the sum of the costs of the decisions,
+    `least` that of correct decisions, and `most` that of the most expensive decision for each
+    sample. The score is 1 if every decision is correct and 0 if every decision is the most
+    expensive one for its class. Only differences to the diagonal count.
+
+    For two classes it is `metric("cost", fn_cost=..., fp_cost=...)`, where the second class is the
+    positive one, and serves everywhere. For more classes the confusion matrix is needed. Then the
+    metric is for `anyloss.score` and `anyloss.sklearn.TunedDecisionClassifierCV`; the losses count
+    each class against the rest, and refuse it.
+
+    Args:
+        costs (sequence of sequences of float): the costs, one row for each true class and one
+            column for each predicted class, in the order of the class indices.
+
+    Shape:
+        - `costs`: `(C, C)`, with at least two classes.
+
+    Returns:
+        Metric: the metric of these costs.
+
+    Raises:
+        ValueError: if the costs are not a square matrix of finite numbers, an error costs less than
+            the correct decision, or no error costs more.
+
+    Examples:
+        >>> cost_matrix([[0, 1], [5, 0]])
+        metric('cost', fn_cost=5.0, fp_cost=1.0)
+        >>> from anyloss import score
+        >>> costs = cost_matrix([[0, 1, 4], [1, 0, 1], [4, 1, 0]])
+        >>> p = [[0.9, 0.1, 0.0], [0.1, 0.2, 0.7], [0.0, 0.1, 0.9]]
+        >>> score([0, 1, 2], p, costs) == 1 - 1 / (4 + 1 + 4)
+        True
+    """
+    given = np.asarray(costs)
+    square = given.ndim == 2 and given.shape[0] == given.shape[1] >= 2
+    if not square or given.dtype.kind not in "iufb" or not np.isfinite(given).all():
+        raise ValueError(
+            "costs must be a square matrix of finite numbers, a row for each true class and a "
+            f"column for each predicted class; got {costs!r}"
+        )
+    above = given.astype(float) - np.diag(given)[:, None]
+    if (above < 0).any() or not above.any():
+        raise ValueError(
+            "in each row, the true class, an error must cost at least as much as the correct "
+            f"decision on the diagonal, and one of them more; got {costs!r}. Write gains as "
+            "negative costs"
+        )
+    if len(above) == 2:
+        return metric("cost", fn_cost=float(above[1, 0]), fp_cost=float(above[0, 1]))
+    matrix = CostMatrix(tuple(map(tuple, above.tolist())))
+    return Metric(matrix.name, matrix)

@@ -21,6 +21,7 @@ from anyloss._core.choices import (
 from anyloss._core.counts import Counts, count, decisions, pair, shaped_counts
 from anyloss._core.documents import documented
 from anyloss._core.gradient import class_derivatives
+from anyloss._core.metric import CostMatrix
 from anyloss._core.per_label import at_threshold
 from anyloss._core.scoring import check_average, check_finite, check_number, score_counts
 from anyloss._core.shapes import Layout, Samples, as_scores, prepare
@@ -140,6 +141,8 @@ def score(
         zero_division=zero_division, reduction=reduction, top_k=top_k, soft_labels=soft_labels,
         ignore_index=ignore_index,
     )  # fmt: skip
+    if chosen.cost_matrix is not None:
+        return _cost_score(chosen.cost_matrix, found, step, options)
     cells = count(found, step, options, NUMPY)
     value = score_counts(
         cells, chosen, found.layout, NUMPY, hard=hard, sample_weight=found.sample_weight,
@@ -215,6 +218,25 @@ def gradient(
         g = g * found.weight
     g = _back(g, found.scores, step, lay, from_logits)
     return (float(score) if score.ndim == 0 else score), as_scores(g, np.shape(y_score), lay)
+
+
+def _cost_score(costs: CostMatrix, found: Samples, step: Step, options: Options) -> float:
+    """The score of decisions, soft or hard, under the costs of several classes."""
+    lay, classes = found.layout, len(costs.costs)
+    if lay.task != "multiclass" or lay.average != "multiclass" or lay.classes != classes:
+        raise ValueError(
+            f"a cost matrix of {classes} classes needs class indices, scores of {classes} columns "
+            f"and average='auto'; got a {lay.task} task of {lay.classes} columns and "
+            f"average={lay.average!r}"
+        )
+    if lay.per_sample or options.top_k > 1:
+        raise ValueError(
+            "a cost matrix is for the one decision of each sample, over all samples; got "
+            f"per_sample={lay.per_sample!r} and top_k={options.top_k!r}"
+        )
+    a, _ = decisions(found.scores, step, lay.task, options.from_logits, NUMPY, lay.activation)
+    y = found.y if found.weight is None else found.y * found.weight
+    return float(costs.saved(np.einsum("snt,snp->tp", y, a)))
 
 
 def _read(

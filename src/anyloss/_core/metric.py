@@ -79,6 +79,45 @@ def evaluate(
 
 
 @dataclass(frozen=True)
+class CostMatrix:
+    """The costs of several classes above those of correct decisions: rows true, columns predicted.
+
+    It stands in a `Metric` where others have their function, and refuses to be one.
+
+    >>> CostMatrix(((0.0, 1.0), (5.0, 0.0))).name
+    'cost_matrix([[0, 1], [5, 0]])'
+    """
+
+    costs: tuple[tuple[float, ...], ...]
+
+    def __call__(self, tp: Array, fn: Array, fp: Array, tn: Array) -> Array:
+        classes = len(self.costs)
+        raise ValueError(
+            f"a cost matrix of {classes} classes needs the counts of every true and predicted "
+            "class, and losses and averages have tp, fn, fp and tn of each class against the "
+            "rest. It is for anyloss.score and anyloss.sklearn.TunedDecisionClassifierCV with "
+            "average='auto'; for a loss use the metric 'cost' with fn_cost= and fp_cost="
+        )
+
+    @property
+    def name(self) -> str:
+        """The call that makes the metric."""
+        rows = (f"[{', '.join(f'{x:g}' for x in row)}]" for row in self.costs)
+        return f"cost_matrix([{', '.join(rows)}])"
+
+    def saved(self, decided: Array) -> Array:
+        """The score of sums `(..., C, C)` of the samples: rows true, columns predicted.
+
+        >>> float(CostMatrix(((0.0, 1.0), (3.0, 0.0))).saved(np.array([[8, 2], [1, 1]])))
+        0.6875
+        """
+        costs = np.array(self.costs)
+        cost = (decided * costs).sum(axis=(-2, -1))
+        most = (decided.sum(axis=-1) * costs.max(axis=-1)).sum(axis=-1)
+        return 1 - cost / np.where(most > 0, most, np.inf)
+
+
+@dataclass(frozen=True)
 class Metric:
     """A metric that is ready to use; `anyloss.metric` makes it.
 
@@ -148,7 +187,16 @@ class Metric:
     @property
     def has_own_form(self) -> bool:
         """Whether the metric has a form of its own for several classes."""
-        return self.function in SUMMED_FORMS or self.function in RECALL_MEANS
+        return (
+            self.function in SUMMED_FORMS
+            or self.function in RECALL_MEANS
+            or self.cost_matrix is not None
+        )
+
+    @property
+    def cost_matrix(self) -> CostMatrix | None:
+        """The costs of several classes, if the metric is made of them."""
+        return self.function if isinstance(self.function, CostMatrix) else None
 
     def undefined(self, counts: Iterable[Array]) -> Array:
         """True where the formula is 0/0 at these counts: NumPy arrays or a framework's tensors."""
@@ -165,5 +213,7 @@ class Metric:
         return hash((self.name, *sorted(self.params.items())))
 
     def __repr__(self) -> str:
+        if self.cost_matrix is not None:
+            return self.name
         params = "".join(f", {key}={value!r}" for key, value in self.params.items())
         return f"metric({self.name!r}{params})"

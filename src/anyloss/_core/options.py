@@ -23,7 +23,7 @@ from anyloss._core.counts import check_soft_labels
 from anyloss._core.documents import documented
 from anyloss._core.formula import CELLS
 from anyloss._core.per_label import at_threshold
-from anyloss._core.scoring import check_average, check_form, check_number
+from anyloss._core.scoring import check_average, check_counts, check_form, check_number
 from anyloss._core.step import Step, check_step
 from anyloss.metrics import Metric, MetricSpec
 from anyloss.metrics import metric as find_metric
@@ -139,6 +139,7 @@ def make_settings(
     if params:
         check_names(metric, params)
     chosen = find_metric(metric, **params)
+    check_counts(chosen)
     check_average(chosen, average)
     check_number("smooth", smooth)
     check_number("cross_entropy", cross_entropy)

@@ -36,6 +36,12 @@ def check_average(chosen: Metric, average: str | None) -> None:
         )
 
 
+def check_counts(chosen: Metric) -> None:
+    """Refuse a metric that needs more than the counts of each class against the rest."""
+    if chosen.cost_matrix is not None:
+        chosen(tp=1.0, fn=1.0, fp=1.0, tn=1.0)
+
+
 def check_form(chosen: Metric, form: str) -> None:
     """Refuse the logarithm of a metric that is negative where all decisions are wrong."""
     if form == "log" and chosen(tp=0.0, fn=1.0, fp=1.0, tn=0.0) < 0:
@@ -98,7 +104,7 @@ def averaged(
         parts, combine = SUMMED_FORMS[chosen.function]
         return Scored(in_form(combine(*(part.sum() for part in parts(*cells))), form), 1.0)
     power = RECALL_MEANS.get(chosen.function, 1) if lay.average == "multiclass" else 1
-    of_class = RECALL if lay.average == "multiclass" else chosen
+    of_class = RECALL if lay.average == "multiclass" and chosen.cost_matrix is None else chosen
     scores, left_out = apply_zero_division(
         of_class, of_class(*cells), cells, counts, lay, power, hard
     )

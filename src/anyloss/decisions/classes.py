@@ -23,11 +23,11 @@ import numpy as np
 
 from anyloss._core.backend import Array
 from anyloss._core.counts import Counts
-from anyloss._core.shapes import Layout
-from anyloss.decisions.goals import ClassGoal
+from anyloss.decisions.goals import ClassGoal, CostGoal
 from anyloss.decisions.rules import Decision, Found
-from anyloss.metrics import metric as find_metric
 from anyloss.thresholds import cuts_between, middle_of_best
+
+Goal = ClassGoal | CostGoal
 
 LEAST_GAIN = 1e-12  # of the score, for a change to be made
 SAME = 1e-11  # scores that differ by less are equal up to the rounding of long sums
@@ -62,20 +62,22 @@ def arg_max(classes: int) -> Decision:
     return Decision(gains=np.ones(classes), offsets=np.zeros(classes))
 
 
-def best_rule(goal: ClassGoal, p: Array, max_evaluations: int = 500) -> Found:
+def best_rule(goal: Goal, p: Array, max_evaluations: int = 500) -> Found:
     """The best rule that is found for probabilities `(n, C)` within a number of evaluations.
 
     The candidates are the arg-max, the rule of the linear approximations, and the best rule of the
-    ascents that start from these and from the arg-max of `p_k / prior_k`.
+    ascents that start from these and from the arg-max of `p_k / prior_k`. A step of an ascent is
+    made if it is worth a sample, `1 / n`: smaller gains did not hold on new data.
     """
+    least = 1 / len(p) if goal.classes > 2 else LEAST_GAIN
     budget = Budget(max_evaluations)
     plain = arg_max(goal.classes)
     starts = {"argmax": plain}
     mixture_score = None
-    linear = goal.plug_in_rule()
-    if linear is None:
-        linear, mixture_score = linearised(goal, p, budget)
-    starts["linear"] = linear
+    if isinstance(goal, CostGoal):
+        starts["linear"] = goal.plug_in_rule()
+    else:
+        starts["linear"], mixture_score = linearised(goal, p, budget)
     priors = np.maximum(goal.positives, goal.positives[goal.positives > 0].min())
     starts["balanced"] = plain._replace(gains=priors.min() / priors)
     candidates = {}
@@ -83,7 +85,7 @@ def best_rule(goal: ClassGoal, p: Array, max_evaluations: int = 500) -> Found:
         if name == "argmax" or budget.take():
             candidates[name] = rule, goal.score_of(rule.decide(p))
     for name in sorted(candidates, key=lambda name: -candidates[name][1]):
-        rule, reached = ascend(goal, p, candidates[name][0], budget)
+        rule, reached = ascend(goal, p, candidates[name][0], budget, least=least)
         if "ascent" not in candidates or reached > candidates["ascent"][1] + LEAST_GAIN:
             candidates["ascent"] = rule, reached
     decision, score = max(candidates.values(), key=lambda each: each[1])
@@ -125,12 +127,15 @@ def _mixed(first: Counts, second: Counts, shares: Array) -> Counts:
 
 
 def ascend(
-    goal: ClassGoal, scores: Array, start: Decision, budget: Budget, *, with_gains: bool = True
-) -> tuple[Decision, float]:
-    """Improve offsets and gains in turn, each exactly, until none of them improves the score.
+    goal: Goal, scores: Array, start: Decision, budget: Budget, *,
+    with_gains: bool = True, least: float = LEAST_GAIN,
+) -> tuple[Decision, float]:  # fmt: skip
+    """Improve offsets and gains in turn, each exactly, until none improves the score by `least`.
 
+    >>> from anyloss import metric
+    >>> from anyloss._core.shapes import Layout
     >>> lay = Layout("multiclass", "macro", 3)
-    >>> goal = ClassGoal(np.arange(3), np.ones(3), find_metric("recall"), lay)
+    >>> goal = ClassGoal(np.arange(3), np.ones(3), metric("recall"), lay)
     >>> scores = np.array([[3, 2, 2], [3, 2.75, 0], [3, 0, 2.75]])
     >>> rule, score = ascend(goal, scores, arg_max(3), Budget(9), with_gains=False)
     >>> rule.offsets.tolist(), score
@@ -147,12 +152,12 @@ def ascend(
                     return state.decision, best
                 other, highest = state.others(k)
                 found = sweep(goal, state, k, other, highest)
-                if found is None or found[0] <= best + LEAST_GAIN:
+                if found is None or found[0] <= best + least:
                     continue
                 _, gain, offset = found
                 decided = np.where(state.moved(k, gain, offset) > highest, k, other)
                 reached = goal.score_of(decided)
-                if reached > best + LEAST_GAIN:
+                if reached > best + least:
                     state.replace(k, gain, offset)
                     best, improved = reached, True
     return state.decision, best
@@ -161,9 +166,7 @@ def ascend(
 Move = tuple[float, float, float]  # the score that it reaches, the gain and the offset
 
 
-def _offsets(
-    goal: ClassGoal, state: _Values, k: int, other: Array, highest: Array
-) -> Move | None:
+def _offsets(goal: Goal, state: _Values, k: int, other: Array, highest: Array) -> Move | None:
     """The best offset of class `k`, while all else remains."""
     lead = state.values[:, k] - highest
     order = np.argsort(lead)
@@ -174,12 +177,12 @@ def _offsets(
     return scores[at], *state.weights(k, offset=-cuts[at])
 
 
-def _gains(goal: ClassGoal, state: _Values, k: int, other: Array, highest: Array) -> Move | None:
+def _gains(goal: Goal, state: _Values, k: int, other: Array, highest: Array) -> Move | None:
     """The best gain of class `k`, while all else remains.
 
     Class `k` is predicted where its gain is above `(highest - offset) / p`.
     """
-    gain, offset = state.weights(k)
+    offset = state.offsets[k]
     p, needed = state.scores[:, k], highest - offset
     rows = np.flatnonzero((p > TINY) & (needed > 0))
     if not len(rows):

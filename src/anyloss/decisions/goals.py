@@ -10,7 +10,7 @@ from anyloss._core.backend import NUMPY, Array
 from anyloss._core.cell import Cell
 from anyloss._core.counts import Counts, counts_of_sums
 from anyloss._core.gradient import sample_derivatives
-from anyloss._core.metric import RECALL_MEANS, SUMMED_FORMS
+from anyloss._core.metric import RECALL_MEANS, SUMMED_FORMS, CostMatrix
 from anyloss._core.scoring import averaged, check_finite
 from anyloss._core.shapes import Layout
 from anyloss.decisions.rules import Decision
@@ -90,10 +90,6 @@ class ClassGoal:
         self.positives = self._sums(label, weight)
         self.total = float(weight.sum())
         self._parts, self._combine = class_parts(metric, lay)
-
-    def plug_in_rule(self) -> Decision | None:
-        """The rule that no iteration can improve, where it is known beforehand."""
-        return None
 
     def _sums(self, of_class: Array, weight: Array) -> Array:
         return np.bincount(of_class, weight, self.classes)
@@ -177,3 +173,33 @@ class ClassGoal:
             rest = begin.sum() - begin[k] + np.append(0.0, in_order.cumsum())[first]
             sums.append(mine + rest)
         return self._combine(*sums)
+
+
+class CostGoal:
+    """The score of decisions among several classes, for a matrix of costs."""
+
+    def __init__(self, label: Array, weight: Array, costs: CostMatrix) -> None:
+        self.label, self.weight, self.costs = label, weight, costs
+        self.classes = len(costs.costs)
+        self.positives = np.bincount(label, weight, self.classes)
+        self._of_sample = weight[:, None] * np.array(costs.costs)[label]  # (n, predicted)
+
+    def score_of(self, predicted: Array) -> float:
+        """The score of predicted classes."""
+        place = self.label * self.classes + predicted
+        sums = np.bincount(place, self.weight, self.classes**2)
+        return float(self.costs.saved(sums.reshape(self.classes, self.classes)))
+
+    def plug_in_rule(self) -> Decision:
+        """The class of the lowest expected cost; no rule is better if `p` is calibrated."""
+        return Decision(gains=-np.array(self.costs.costs), offsets=np.zeros(self.classes))
+
+    def along(self, k: int, other: Array, order: Array, first: Array, always: Array) -> Array:
+        """The scores while samples leave class `k`; see `ClassGoal.along`."""
+        rows = np.arange(len(other))
+        as_k, as_other = self._of_sample[:, k], self._of_sample[rows, other]
+        start = other.copy()
+        start[order] = start[always] = k
+        change = np.append(0.0, (as_other - as_k)[order].cumsum())[first]
+        most = float(self._of_sample.max(axis=1).sum())
+        return self.score_of(start) - change / (most or np.inf)

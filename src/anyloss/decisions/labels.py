@@ -12,7 +12,6 @@ from anyloss._core.scoring import averaged, check_finite
 from anyloss._core.shapes import Layout
 from anyloss.decisions.classes import LEAST_GAIN, SAME
 from anyloss.decisions.goals import class_parts
-from anyloss.decisions.rules import Decision, Found
 from anyloss.metrics import Metric
 from anyloss.thresholds import cuts_between, middle_of_best, sweep
 
@@ -57,6 +56,7 @@ class Labels:
 
     def shared(self) -> float:
         """The threshold that is best for all labels together, exactly."""
+        self.evaluations += 1
         values = np.concatenate([each.scores for each in self._columns])
         changes = np.concatenate([np.diff(each.parts) for each in self._columns], axis=1)
         order = np.argsort(values, kind="stable")
@@ -73,6 +73,7 @@ class Labels:
         can improve Dinkelbach's linear function, and this is a sum over the labels.
         """
         thresholds = np.array(start, dtype=float)
+        self.evaluations += 1
         places = [
             int(np.searchsorted(each.scores, t, side="right"))
             for each, t in zip(self._columns, thresholds, strict=True)
@@ -81,9 +82,12 @@ class Labels:
         best = float(self._combine(*total))
         for _ in range(ROUNDS):
             before = best
+            self.evaluations += 1
             for k, each in enumerate(self._columns):
                 rest = total - each.parts[:, places[k]]
-                scores = np.broadcast_to(self._combine(*(rest[:, None] + each.parts)), each.cuts.shape)
+                scores = np.broadcast_to(
+                    self._combine(*(rest[:, None] + each.parts)), each.cuts.shape
+                )
                 at = middle_of_best(scores, SAME)
                 if scores[at] > best + LEAST_GAIN:
                     thresholds[k], places[k], best = each.cuts[at], at, float(scores[at])
@@ -92,7 +96,23 @@ class Labels:
                 break
         return thresholds
 
-    def shrunk(self, own: Array, shared: float) -> Array:
-        """Between a label's own threshold and the shared one, by the number of positives."""
-        share = (self.weight @ self.y) / (self.weight @ self.y + PRIOR_POSITIVES)
-        return share * own + (1 - share) * shared
+    def shrunk(self, own: Array, shared: float, probabilities: bool) -> Array:
+        """Between a label's own threshold and the shared one, by the number of positives.
+
+        A mean of the two, of their logits if they are probabilities, in which the shared one
+        weighs as many positive samples as `PRIOR_POSITIVES`.
+        """
+        positives = self.weight @ self.y
+        share = positives / (positives + PRIOR_POSITIVES)
+        if not probabilities:
+            return share * own + (1 - share) * shared
+        return _probability(share * _logit(own) + (1 - share) * _logit(shared))
+
+
+def _logit(p: Array | float) -> Array:
+    inside = np.clip(p, 1e-9, 1 - 1e-9)
+    return np.log(inside) - np.log1p(-inside)
+
+
+def _probability(z: Array) -> Array:
+    return 1 / (1 + np.exp(-z))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-
 from anyloss._core.backend import Array
 
 
@@ -22,6 +20,7 @@ class Decision(NamedTuple):
         offsets (array or None): `(C,)` for several classes.
 
     Examples:
+        >>> import numpy as np
         >>> rule = Decision(gains=np.array([1.0, 2.0]), offsets=np.array([0.0, 0.1]))
         >>> rule.values(np.array([[0.75, 0.25]])).tolist(), rule.decide(np.array([[0.75, 0.25]]))
         ([[0.75, 0.6]], array([0]))

@@ -6,12 +6,11 @@ import numpy as np
 
 from anyloss._core.backend import Array
 from anyloss._core.shapes import Layout
-from anyloss.decisions.classes import Budget, arg_max, ascend, best_rule
-from anyloss.decisions.goals import ClassGoal
+from anyloss.decisions.classes import Budget, Goal, arg_max, ascend, best_rule
+from anyloss.decisions.goals import ClassGoal, CostGoal
 from anyloss.decisions.labels import Labels, Sharing
 from anyloss.decisions.rules import Decision, Found
 from anyloss.metrics import Metric
-from anyloss.metrics import metric as find_metric
 from anyloss.thresholds import best_threshold
 
 ROUNDS = 5  # of the offsets over the classes, at most
@@ -19,13 +18,17 @@ ROUNDS = 5  # of the offsets over the classes, at most
 
 def best_decision(
     y: Array, scores: Array, metric: Metric, lay: Layout, *,
-    weight: Array, sharing: Sharing = "per_label", max_evaluations: int = 500,
+    weight: Array, sharing: Sharing = "shrunk", probabilities: bool = True,
+    max_evaluations: int = 500,
 ) -> Found:  # fmt: skip
     """The best rule for scores and labels `(n, columns)` of 0 and 1, one-hot for several classes.
 
+    `probabilities` is whether the scores are between 0 and 1.
+
+    >>> from anyloss import metric
     >>> y, p = np.eye(2)[[0, 1, 1]], np.array([[0.9, 0.1], [0.6, 0.4], [0.2, 0.8]])
     >>> best_decision(
-    ...     y, p, find_metric("f1"), Layout("multiclass", "macro", 2), weight=np.ones(3)
+    ...     y, p, metric("f1"), Layout("multiclass", "macro", 2), weight=np.ones(3)
     ... ).score
     1.0
     """
@@ -34,15 +37,21 @@ def best_decision(
         decision = Decision(thresholds=np.array([threshold]))
         return Found(decision, score, {"sweep": (decision, score)}, 1)
     if lay.task == "multiclass":
-        goal = ClassGoal(y.argmax(axis=1), weight, metric, lay)
-        return best_rule(goal, scores, max_evaluations)
+        return best_rule(_goal(y, metric, lay, weight), scores, max_evaluations)
     labels = Labels(y, scores, weight, metric, lay)
     shared = labels.shared()
     every = np.full(lay.classes, shared)
     own = labels.per_label(every)
-    rules = {"per_label": own, "shared": every, "shrunk": labels.shrunk(own, shared)}
+    rules = {"per_label": own, "shared": every, "shrunk": labels.shrunk(own, shared, probabilities)}
     candidates = {name: (Decision(thresholds=t), labels.score(t)) for name, t in rules.items()}
     return Found(*candidates[sharing], candidates, labels.evaluations)
+
+
+def _goal(y: Array, metric: Metric, lay: Layout, weight: Array) -> Goal:
+    label = y.argmax(axis=1)
+    if metric.cost_matrix is not None:
+        return CostGoal(label, weight, metric.cost_matrix)
+    return ClassGoal(label, weight, metric, lay)
 
 
 def best_offsets(
@@ -55,17 +64,18 @@ def best_offsets(
     fixed, in turn, until the metric does not improve. The offset of a class that cannot improve the
     metric, such as a label that never occurs, remains 0.
 
+    >>> from anyloss import metric
     >>> y, scores = np.eye(3), np.array([[3, 2, 2], [3, 2.75, 0], [3, 0, 2.75]])
     >>> lay = Layout("multiclass", "macro", 3)
-    >>> best_offsets(y, scores, find_metric("recall"), lay, weight=np.ones(3))
-    (array([ 0.625, -0.   , -0.   ]), 1.0)
+    >>> best_offsets(y, scores, metric("recall"), lay, weight=np.ones(3))
+    (array([0.625, 0.   , 0.   ]), 1.0)
     """
     classes = lay.classes
     if lay.task == "multilabel":
         labels = Labels(y, logits, weight, metric, lay)
         offsets = labels.per_label(np.zeros(classes))
         return offsets, labels.score(offsets)
-    goal = ClassGoal(y.argmax(axis=1), weight, metric, lay)
+    goal = _goal(y, metric, lay, weight)
     budget = Budget(ROUNDS * classes)
     rule, score = ascend(goal, logits, arg_max(classes), budget, with_gains=False)
     return 0.0 - rule.offsets, score

@@ -20,7 +20,7 @@ import numpy as np
 
 from anyloss._core.backend import Array
 from anyloss._core.formula import Formula
-from anyloss.metrics import METRICS, Metric, MetricSpec
+from anyloss.metrics import METRICS, Metric, MetricSpec, cost_matrix
 from anyloss.metrics import metric as find_metric
 
 VERSION = 2
@@ -200,7 +200,7 @@ def _require_file(path: Path, name: str) -> None:
 
 
 def metric_to_json(spec: MetricSpec | Metric) -> str | dict[str, Any]:
-    """A metric as JSON: a name or formula, or a name with its parameters.
+    """A metric as JSON: a name or formula, a name with its parameters, or a matrix of costs.
 
     >>> metric_to_json(find_metric("fbeta", beta=2))
     {'name': 'fbeta', 'params': {'beta': 2}}
@@ -208,6 +208,8 @@ def metric_to_json(spec: MetricSpec | Metric) -> str | dict[str, Any]:
     if isinstance(spec, str):
         return spec
     chosen = find_metric(spec)
+    if chosen.cost_matrix is not None:
+        return {"costs": [list(row) for row in chosen.cost_matrix.costs]}
     formula = isinstance(chosen.function, Formula)
     if not formula and METRICS.get(chosen.name) is not chosen.function:
         raise ValueError(
@@ -222,6 +224,8 @@ def metric_from_json(stored: Any) -> str | Metric:
     """The inverse of `metric_to_json`."""
     if isinstance(stored, str):
         return stored
+    if "costs" in stored:
+        return cost_matrix(stored["costs"])
     return find_metric(stored["name"], **stored["params"])
 
 

@@ -17,7 +17,7 @@ from anyloss._core.choices import resolve_average
 from anyloss._core.counts import counts_of_sums
 from anyloss._core.functions import score
 from anyloss._core.gradient import sample_derivatives
-from anyloss._core.scoring import check_average
+from anyloss._core.scoring import check_average, check_counts
 from anyloss._core.shapes import Layout
 from anyloss.decisions.search import best_offsets
 from anyloss.metrics import Metric, MetricSpec
@@ -102,6 +102,7 @@ def new_target(
     y = np.asarray(y, dtype=float)
     y = y.reshape(len(y), -1)
     chosen = find_metric(metric)
+    check_counts(chosen)
     check_average(chosen, average)
     average = resolve_average(average, task, y.shape[1], chosen.has_own_form)
     if average in (None, "samples"):

@@ -10,15 +10,13 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import check_random_state, column_or_1d
-from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 from threadpoolctl import threadpool_limits
 
 from anyloss._core.backend import Array
-from anyloss._core.choices import resolve_average
 from anyloss._core.scoring import AVERAGES
 from anyloss._progress import stage_progress
 from anyloss.metrics import Metric, MetricSpec
@@ -36,9 +34,8 @@ from anyloss.recipe.folder import (
 )
 from anyloss.recipe.folds import thinned
 from anyloss.recipe.networks import Layers, forward
-from anyloss.recipe.target import check_known, decision_values, new_target, positive_class
-
-__all__ = ["AnyLossClassifier"]
+from anyloss.recipe.target import decision_values, new_target
+from anyloss.sklearn.labels import labels_of, read_target
 
 
 class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -187,28 +184,26 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             sample_weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
             present = sample_weight > 0
             X, y, sample_weight = X[present], y[present], sample_weight[present]
-        target = _read_target(y, self.metric, self.average, self.pos_label, sample_weight)
-        labels = target["labels"]
+        target = read_target(y, self.metric, self.average, self.pos_label, sample_weight)
+        labels = target.labels
         initial = self._initial_layers([X.shape[1], *hidden, labels.shape[1]])
         # A warm start keeps the folds; new folds would score models on rows that they have seen.
         fresh = check_random_state(self.random_state).randint(2**31)
         seed: int = fresh if initial is None else self._seed
         if self.max_rows is not None and X.shape[0] > self.max_rows:
-            rows, sample_weight = thinned(
-                labels, sample_weight, target["task"], self.max_rows, seed
-            )
+            rows, sample_weight = thinned(labels, sample_weight, target.task, self.max_rows, seed)
             X, labels = X[rows], labels[rows]
         X, into_columns = standardise(X, sample_weight)
         with stage_progress(self.verbose) as on_step, threadpool_limits(1, user_api="blas"):
             found = fit(
-                X, labels, self.metric, task=target["task"], average=target["average"],
+                X, labels, self.metric, task=target.task, average=target.average,
                 weight=sample_weight, hidden=hidden, C=self.C, folds=self.folds,
                 repeats=self.repeats, steps=self.max_iter, initial=initial, seed=seed,
                 on_step=on_step,
                 patience=self.n_iter_no_change if self.early_stopping else None,
             )  # fmt: skip
-        self.classes_, self.pos_label_ = target["classes"], target["positive"]
-        self.task_, self.average_ = target["task"], target["average"]
+        self.classes_, self.pos_label_ = target.classes, target.positive
+        self.task_, self.average_ = target.task, target.average
         self._seed = seed
         self._started = [x[: self.folds * self.repeats] for x in found.layers]
         self.layers_ = into_columns(found.layers)
@@ -303,19 +298,7 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def score(self, X: Array, y: Array, sample_weight: Array | None = None) -> float:
         """The metric of the predictions for `X`."""
         decision = self._decide(X)
-        y = y.toarray() if issparse(y) else np.asarray(y)
-        wanted = decision.shape if self.task_ == "multilabel" else decision.shape[:1]
-        if y.shape != wanted and (y.ndim != 2 or y.shape[1] != 1 or y.size != wanted[0]):
-            raise ValueError(f"y must have the shape of the predictions, {wanted}; got {y.shape}")
-        labels = y
-        if self.task_ == "multilabel" and not np.isin(y, (0, 1)).all():
-            raise ValueError(f"y must hold 0 and 1, one column per label; got {np.unique(y)[:5]}")
-        if self.task_ != "multilabel":
-            labels = y.reshape(-1, 1) == self.classes_
-            if not labels.any(axis=1).all():
-                check_known(y, self.classes_)
-        if self.task_ == "binary":
-            labels = labels[:, self.classes_ == self.pos_label_]
+        labels = labels_of(y, self.classes_, self.task_, self.pos_label_, len(decision))
         target = new_target(labels, self.metric, self.task_, self.average_, sample_weight)
         return target.score(decision)
 
@@ -366,54 +349,6 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if columns is not None:
             model.feature_names_in_ = np.array(columns, dtype=object)
         return model
-
-
-def _read_target(
-    y: Array, metric: MetricSpec | Metric, average: str, pos_label: Any, weight: Array | None
-) -> dict[str, Any]:
-    """Labels of 0 and 1 `(rows, columns)`, the task, the average and the classes."""
-    y = y.toarray() if issparse(y) else y
-    if y.ndim == 2 and y.shape[1] == 1:
-        y = column_or_1d(y, warn=True)
-    if y.ndim == 2:
-        if not np.isin(y, (0, 1)).all():
-            raise ValueError(
-                "a target matrix must hold 0 and 1, one column per label; got "
-                f"{type_of_target(y)}, such as {np.unique(y)[:5].tolist()}"
-            )
-        task, classes, labels = "multilabel", np.arange(y.shape[1]), y
-    else:
-        classes, index = np.unique(y, return_inverse=True)
-        if len(classes) < 2:
-            raise ValueError(
-                "AnyLossClassifier needs rows of two classes (of weight above 0); got one "
-                f"class, {classes.tolist()}"
-            )
-        task = "binary" if len(classes) == 2 and average in ("auto", "binary") else "multiclass"
-        labels = index[:, None] == np.arange(len(classes))
-    if task != "binary" and (average == "binary" or pos_label is not None):
-        if task == "multiclass" and len(classes) == 2:
-            raise ValueError(
-                f"average={average!r} is a mean over both classes and has no pos_label; pass one "
-                "of the two"
-            )
-        given = "average='binary'" if average == "binary" else f"pos_label={pos_label!r}"
-        raise ValueError(
-            f"{given} is for two classes; got {len(classes)} ({task}), such as "
-            f"{classes[:3].tolist()}. Use an average such as 'macro' without pos_label"
-        )
-    positive = None
-    if task == "binary":
-        k = positive_class(classes, index, pos_label, weight)
-        positive, labels = classes[k], labels[:, [k]]
-    own_form = find_metric(metric).has_own_form
-    return {
-        "task": task,
-        "average": resolve_average(average, task, len(classes), own_form),
-        "classes": classes,
-        "positive": positive,
-        "labels": labels.astype(float),
-    }
 
 
 @contextmanager

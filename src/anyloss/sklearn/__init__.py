@@ -1,0 +1,7 @@
+"""scikit-learn classifiers that are trained, or decide, for a metric of the confusion matrix."""
+
+from anyloss.decisions import Decision
+from anyloss.sklearn.classifier import AnyLossClassifier
+from anyloss.sklearn.tuned import TunedDecisionClassifierCV
+
+__all__ = ["AnyLossClassifier", "Decision", "TunedDecisionClassifierCV"]

@@ -1,0 +1,103 @@
+"""The targets of the classifiers: scikit-learn's labels as columns of 0 and 1, and their task."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.sparse import issparse
+from sklearn.utils import column_or_1d
+from sklearn.utils.multiclass import type_of_target
+
+from anyloss._core.backend import Array
+from anyloss._core.choices import resolve_average
+from anyloss.metrics import Metric, MetricSpec
+from anyloss.metrics import metric as find_metric
+from anyloss.recipe.target import check_known, positive_class
+
+
+class Labels(NamedTuple):
+    """Labels of 0 and 1 `(rows, columns)`, one column for two classes, and what they mean."""
+
+    labels: Array
+    task: str
+    average: str | None
+    classes: Array
+    positive: Any  # the positive class; None unless the task is binary
+
+
+def read_target(
+    y: Array, metric: MetricSpec | Metric, average: str, pos_label: Any, weight: Array | None,
+    classes: Array | None = None,
+) -> Labels:  # fmt: skip
+    """The task, the average and the labels of a target; `classes` are those of a fitted model.
+
+    >>> read_target(np.array(["a", "b", "b"]), "f1", "auto", None, None).positive.item()
+    'a'
+    """
+    y = y.toarray() if issparse(y) else np.asarray(y)
+    if y.ndim == 2 and y.shape[1] == 1:
+        y = column_or_1d(y, warn=True)
+    if y.ndim == 2:
+        if not np.isin(y, (0, 1)).all():
+            raise ValueError(
+                "a target matrix must hold 0 and 1, one column per label; got "
+                f"{type_of_target(y)}, such as {np.unique(y)[:5].tolist()}"
+            )
+        task, classes, labels = "multilabel", np.arange(y.shape[1]), y
+    else:
+        classes, index = _class_numbers(y, classes)
+        task = "binary" if len(classes) == 2 and average in ("auto", "binary") else "multiclass"
+        labels = index[:, None] == np.arange(len(classes))
+    if task != "binary" and (average == "binary" or pos_label is not None):
+        if task == "multiclass" and len(classes) == 2:
+            raise ValueError(
+                f"average={average!r} is a mean over both classes and has no pos_label; pass one "
+                "of the two"
+            )
+        given = "average='binary'" if average == "binary" else f"pos_label={pos_label!r}"
+        raise ValueError(
+            f"{given} is for two classes; got {len(classes)} ({task}), such as "
+            f"{classes[:3].tolist()}. Use an average such as 'macro' without pos_label"
+        )
+    positive = None
+    if task == "binary":
+        k = positive_class(classes, index, pos_label, weight)
+        positive, labels = classes[k], labels[:, [k]]
+    own_form = find_metric(metric).has_own_form
+    average = resolve_average(average, task, len(classes), own_form)  # type: ignore[assignment]
+    return Labels(labels.astype(float), task, average, classes, positive)
+
+
+def _class_numbers(y: Array, classes: Array | None) -> tuple[Array, Array]:
+    """The classes, and the number of each row's class among them."""
+    if classes is not None:
+        check_known(y, classes)
+        return classes, np.searchsorted(classes, y)
+    classes, index = np.unique(y, return_inverse=True)
+    if len(classes) < 2:
+        raise ValueError(
+            "a classifier needs rows of two classes (of weight above 0); got one class, "
+            f"{classes.tolist()}"
+        )
+    return classes, index
+
+
+def labels_of(y: Array, classes: Array, task: str, positive: Any, rows: int) -> Array:
+    """Labels of 0 and 1 `(rows, columns)` for the task of a fitted model, checked.
+
+    >>> labels_of(["a", "b"], np.array(["a", "b"]), "binary", "a", rows=2).tolist()
+    [[True], [False]]
+    """
+    y = y.toarray() if issparse(y) else np.asarray(y)
+    wanted = (rows, len(classes)) if task == "multilabel" else (rows,)
+    if y.shape != wanted and (y.ndim != 2 or y.shape[1] != 1 or y.size != rows):
+        raise ValueError(f"y must have the shape of the predictions, {wanted}; got {y.shape}")
+    if task == "multilabel":
+        if not np.isin(y, (0, 1)).all():
+            raise ValueError(f"y must hold 0 and 1, one column per label; got {np.unique(y)[:5]}")
+        return y
+    labels = y.reshape(-1, 1) == classes
+    if not labels.any(axis=1).all():
+        check_known(y, classes)
+    return labels[:, classes == positive] if task == "binary" else labels

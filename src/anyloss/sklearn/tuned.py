@@ -1,0 +1,489 @@
+"""Decisions for any classifier: a meta-estimator that tunes its decision rule for a metric."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from numbers import Integral, Real
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import numpy as np
+from scipy.sparse import issparse
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import ShuffleSplit, StratifiedShuffleSplit, check_cv
+from sklearn.utils import Bunch, _safe_indexing, get_tags
+from sklearn.utils.metadata_routing import (
+    MetadataRouter,
+    MethodMapping,
+    _raise_for_params,
+    _routing_enabled,
+    process_routing,
+)
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.parallel import Parallel, delayed
+from sklearn.utils.validation import (
+    _check_method_params,
+    _check_sample_weight,
+    _check_y,
+    _num_samples,
+    check_is_fitted,
+    indexable,
+)
+
+from anyloss._core.backend import Array
+from anyloss._core.functions import score
+from anyloss._core.scoring import AVERAGES, check_average
+from anyloss._core.shapes import Layout
+from anyloss.decisions import Decision, Found
+from anyloss.decisions.labels import SHARINGS, Sharing
+from anyloss.decisions.search import best_decision
+from anyloss.metrics import Metric, MetricSpec
+from anyloss.metrics import metric as find_metric
+from anyloss.recipe.folder import (
+    labels_from_json,
+    labels_to_json,
+    load_model,
+    metric_from_json,
+    metric_to_json,
+    save_model,
+    unchanged_on_error,
+)
+from anyloss.sklearn.labels import Labels, labels_of, read_target
+from anyloss.sklearn.responses import Responses, Wanted, responses
+from anyloss.thresholds import sweep
+
+KIND = "TunedDecisionClassifierCV"
+METHODS = ("predict_proba", "decision_function")
+
+
+def _estimator_has(name: str) -> Any:
+    """Whether the wrapped estimator, fitted or not, has a method."""
+
+    def check(self: Any) -> bool:
+        getattr(getattr(self, "estimator_", self.estimator), name)
+        return True
+
+    return check
+
+
+class TunedDecisionClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+    """Any classifier, with the decision rule that is best for a metric.
+
+    The scores of rows that the estimator was not fitted on, from all folds together, decide the
+    rule; the estimator is then fitted on all rows. Two classes have one threshold, found by an
+    exact sweep. Several labels have a threshold each. Several classes have gains and offsets: the
+    class `argmax_k (a_k p_k + b_k)` is predicted. docs/decisions.md explains how they are found and
+    what is guaranteed.
+
+    scikit-learn's `TunedThresholdClassifierCV` is for two classes and takes a scorer; this class is
+    also for several classes and labels, and takes a metric of the confusion matrix. Further
+    differences: `best_score_` is the score of all held-out rows together, not a mean over folds;
+    every threshold is tried, not 100 of them; `pos_label` is the rarer class by default;
+    `decision_function` returns decision values that agree with `predict`; and `score` is the
+    metric. `predict_proba` is that of the estimator in both.
+
+    Args:
+        estimator (estimator): a classifier with `predict_proba` or `decision_function`.
+        metric (str, callable or Metric): a name, a formula or a function of `tp, fn, fp, tn`, or a
+            matrix of costs (`anyloss.cost_matrix`). Default: `"f1"`.
+        average (str): how several classes or labels are combined: `"macro"`, `"micro"`,
+            `"weighted"`, or `"multiclass"` for a metric with a multiclass form. `"auto"`, the
+            default, is the metric's own form if it has one, else `"macro"`. For two classes it is
+            the metric of `pos_label`.
+        pos_label (Any): the positive one of two classes. Default: the rarer class of `y`.
+        cv (int, float, cross-validator, iterable or "prefit"): how rows are held out: the number of
+            folds, the share of a single held-out part, or what scikit-learn's `cv` takes.
+            `"prefit"`: the estimator is fitted, and all rows given to `fit` are held out.
+            Default: 5.
+        refit (bool): whether the estimator is fitted on all rows; False keeps that of a single
+            split. `cv="prefit"` does not refit. Default: True.
+        n_jobs (int or None): the number of folds that are fitted at the same time.
+        response_method (str): `"predict_proba"`, `"decision_function"`, or the first of the two
+            that the estimator has (`"auto"`, the default).
+        label_thresholds (str): the thresholds of several labels: `"per_label"`, `"shared"` (one for
+            all), or `"shrunk"`, the default: between the two, and the nearer to the shared one the
+            fewer positives a label has.
+        max_evaluations (int): how often the rows may be passed over in the search for several
+            classes. Default: 500.
+        store_cv_results (bool): whether to keep what was compared in `cv_results_`. Default: False.
+        random_state (int, RandomState or None): the seed of the held-out part if `cv` is a share.
+
+    Attributes:
+        best_decision_ (Decision): the decision rule, with `thresholds`, or `gains` and `offsets`.
+        best_score_ (float): the metric of the held-out rows under this rule. The rule was chosen on
+            the same rows, so it is optimistic.
+        cv_results_ (dict): for two classes all `thresholds` and their `scores`; otherwise the names
+            (`rules`), `decisions` and `scores` of the rules that were compared, the number of
+            `evaluations`, and the `mixture_score` of the random mixture of rules that the linear
+            approximations end with (None for labels and costs).
+        estimator_ (estimator): the fitted classifier.
+        classes_ (array): the classes, or the numbers of the labels.
+        pos_label_ (Any): the positive class; None unless the task is binary.
+        task_ (str): `"binary"`, `"multilabel"` or `"multiclass"`.
+        average_ (str): the average that is used.
+        n_features_in_ (int): the number of columns, if the estimator has it.
+        feature_names_in_ (array): their names, if the estimator has them.
+
+    Shape:
+        - `X`: whatever the estimator takes.
+        - `y`: `(n,)`, or `(n, labels)` of 0 and 1 for several labels.
+
+    Raises:
+        ValueError: by `fit`, if a parameter is out of range, `y` has one class only, or the scores
+            do not fit the classes.
+        NotFittedError: by `fit`, if `cv="prefit"` and the estimator is not fitted.
+
+    Examples:
+        >>> from sklearn.datasets import load_wine
+        >>> from sklearn.naive_bayes import GaussianNB
+        >>> X, y = load_wine(return_X_y=True)
+        >>> model = TunedDecisionClassifierCV(GaussianNB(), "f1").fit(X[:, :2], y)
+        >>> model.average_, model.best_decision_.gains.shape, model.best_score_ > 0.8
+        ('macro', (3,), True)
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        metric: MetricSpec | Metric = "f1",
+        *,
+        average: str = "auto",
+        pos_label: Any = None,
+        cv: Any = 5,
+        refit: bool = True,
+        n_jobs: int | None = None,
+        response_method: Literal["auto", "predict_proba", "decision_function"] = "auto",
+        label_thresholds: Sharing = "shrunk",
+        max_evaluations: int = 500,
+        store_cv_results: bool = False,
+        random_state: Any = None,
+    ) -> None:
+        self.estimator = estimator
+        self.metric = metric
+        self.average = average
+        self.pos_label = pos_label
+        self.cv = cv
+        self.refit = refit
+        self.n_jobs = n_jobs
+        self.response_method = response_method
+        self.label_thresholds = label_thresholds
+        self.max_evaluations = max_evaluations
+        self.store_cv_results = store_cv_results
+        self.random_state = random_state
+
+    def __sklearn_tags__(self) -> Any:
+        tags, inner = super().__sklearn_tags__(), get_tags(self.estimator)
+        tags.input_tags.sparse = inner.input_tags.sparse
+        if inner.classifier_tags is not None:
+            tags.classifier_tags.multi_class = inner.classifier_tags.multi_class
+            tags.classifier_tags.multi_label = inner.classifier_tags.multi_label
+        return tags
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "best_decision_")
+
+    def get_metadata_routing(self) -> MetadataRouter:
+        """Route `fit`'s metadata to the estimator's `fit` and to the splitter."""
+        to_fit = MethodMapping().add(callee="fit", caller="fit")
+        to_split = MethodMapping().add(callee="split", caller="fit")
+        return (
+            MetadataRouter(owner=self)
+            .add(estimator=self.estimator, method_mapping=to_fit)
+            .add(splitter=self.cv, method_mapping=to_split)
+        )
+
+    def fit(self, X: Array, y: Array, **params: Any) -> Self:
+        """Tune the decision rule. If fitting fails or is interrupted, the object stays unchanged.
+
+        Args:
+            X (array, sparse matrix or data frame): the training rows.
+            y (array): their labels.
+            **params: `sample_weight` goes to the estimator and weighs the rows in the metric, and
+                `groups` goes to the splitter. With metadata routing enabled, these and others go
+                where they are requested; the weights of the estimator weigh in the metric too.
+
+        Returns:
+            self: the fitted classifier.
+        """
+        with unchanged_on_error(self):
+            return self._fit(X, y, params)
+
+    def _fit(self, X: Array, y: Array, params: dict[str, Any]) -> Self:
+        self._check_parameters()
+        if not _routing_enabled():
+            _raise_for_params(params, self, "fit", allow=["sample_weight", "groups"])
+        if y is None:
+            raise ValueError(f"{KIND} requires y to be passed, but the target y is None")
+        X, y = indexable(X, y)
+        check_classification_targets(_check_y(y, multi_output=True))
+        routed = self._routed(params)
+        weight = routed.fit.get("sample_weight")
+        if weight is not None:
+            weight = _check_sample_weight(weight, X, ensure_non_negative=True)
+            if not weight.all():
+                X, y, weight, routed = _without_weight_zero(X, y, weight, routed)
+        prefit = isinstance(self.cv, str) and self.cv == "prefit"
+        known = self._prefit_classes() if prefit else None
+        target = read_target(y, self.metric, self.average, self.pos_label, weight, known)
+        check_average(find_metric(self.metric), target.average)
+        wanted = Wanted(self._methods(), target.task, target.classes, target.positive)
+        if prefit:
+            self.estimator_ = self.estimator
+            rows, held_out = np.arange(_num_samples(X)), responses(self.estimator, X, wanted)
+        else:
+            splits = self._splits(X, y, target.task, routed.split)
+            rows, held_out = self._out_of_fold(X, y, splits, routed.fit, wanted)
+            chosen = slice(None) if self.refit else splits[0][0]
+            self.estimator_ = _fitted(clone(self.estimator), X, y, chosen, routed.fit)
+        weight = np.ones(len(rows)) if weight is None else weight[rows]
+        self._tune(target, target.labels[rows], held_out, weight)
+        for name in ("n_features_in_", "feature_names_in_"):
+            if hasattr(self.estimator_, name):
+                setattr(self, name, getattr(self.estimator_, name))
+        return self
+
+    def _tune(self, target: Labels, y: Array, held_out: Responses, weight: Array) -> None:
+        """Find the rule for held-out scores, and keep it."""
+        metric = find_metric(self.metric)
+        lay = Layout(target.task, target.average, y.shape[1])
+        found = best_decision(
+            y, held_out.scores, metric, lay, weight=weight, sharing=self.label_thresholds,
+            probabilities=held_out.probabilities, max_evaluations=self.max_evaluations,
+        )  # fmt: skip
+        self.classes_, self.pos_label_ = target.classes, target.positive
+        self.task_, self.average_ = target.task, target.average
+        self.best_decision_, self.best_score_ = found.decision, found.score
+        if self.store_cv_results:
+            self.cv_results_ = (
+                _all_thresholds(y[:, 0], held_out.scores[:, 0], weight, metric)
+                if target.task == "binary"
+                else _compared(found)
+            )
+
+    def _check_parameters(self) -> None:
+        find_metric(self.metric)
+        known = [x for x in AVERAGES if x not in (None, "none", "samples")]
+        for name, allowed in (
+            ("average", known), ("response_method", ["auto", *METHODS]),
+            ("label_thresholds", list(SHARINGS)), ("refit", [True, False]),
+        ):  # fmt: skip
+            value = getattr(self, name)
+            if not any(value is x or value == x for x in allowed):
+                raise ValueError(f"{name} must be one of {allowed}; got {value!r}")
+        most = self.max_evaluations
+        if not isinstance(most, Integral) or most < 1:
+            raise ValueError(f"max_evaluations must be an integer of at least 1; got {most!r}")
+        if isinstance(self.cv, str) and self.cv != "prefit":
+            raise ValueError(
+                "cv must be a number of folds, a share, a cross-validator, splits or 'prefit'; got "
+                f"{self.cv!r}"
+            )
+
+    def _methods(self) -> list[str]:
+        return list(METHODS) if self.response_method == "auto" else [self.response_method]
+
+    def _routed(self, params: dict[str, Any]) -> Bunch:
+        """The parameters of the estimator's `fit` and of the splitter's `split`."""
+        if _routing_enabled():
+            routed = process_routing(self, "fit", **params)
+            return Bunch(fit=routed.estimator.fit, split=routed.splitter.split)
+        given = {name: value for name, value in params.items() if value is not None}
+        groups = {"groups": given.pop("groups")} if "groups" in given else {}
+        return Bunch(fit=given, split=groups)
+
+    def _prefit_classes(self) -> Array | None:
+        """The classes of a fitted estimator; None for several labels."""
+        try:
+            check_is_fitted(self.estimator)
+        except NotFittedError as error:
+            raise NotFittedError("cv='prefit' needs a fitted estimator; fit it first") from error
+        known = getattr(self.estimator, "classes_", None)
+        return None if known is None or isinstance(known, list) else np.asarray(known)
+
+    def _splits(self, X: Array, y: Array, task: str, params: dict[str, Any]) -> list[Any]:
+        cv = self.cv
+        if isinstance(cv, Real) and not isinstance(cv, Integral):
+            single = ShuffleSplit if task == "multilabel" else StratifiedShuffleSplit
+            cv = single(n_splits=1, test_size=cv, random_state=self.random_state)
+        cv = check_cv(cv, y=y, classifier=True)
+        splits = list(cv.split(X, y, **params))
+        if not self.refit and len(splits) > 1:
+            raise ValueError(
+                f"refit=False keeps the estimator of a single split; got {len(splits)} splits. Use "
+                "refit=True, or a share such as cv=0.2"
+            )
+        return splits
+
+    def _out_of_fold(
+        self, X: Array, y: Array, splits: Iterable[Any], fit_params: dict[str, Any], wanted: Wanted
+    ) -> tuple[Array, Responses]:
+        """The held-out rows of all splits, and their scores."""
+        splits = list(splits)
+        parts = Parallel(n_jobs=self.n_jobs)(
+            delayed(_held_out)(clone(self.estimator), X, y, train, test, fit_params, wanted)
+            for train, test in splits
+        )
+        rows = np.concatenate([np.arange(_num_samples(X))[test] for _, test in splits])
+        scores = np.concatenate([part.scores for part in parts])
+        return rows, Responses(scores, all(part.probabilities for part in parts))
+
+    def _scores(self, X: Array) -> Array:
+        check_is_fitted(self)
+        wanted = Wanted(self._methods(), self.task_, self.classes_, self.pos_label_)
+        return responses(self.estimator_, X, wanted).scores
+
+    def predict(self, X: Array) -> Array:
+        """The predicted class of each row; for several labels a matrix of 0 and 1."""
+        scores = self._scores(X)
+        decided = self.best_decision_.decide(scores)
+        if self.task_ == "multilabel":
+            return decided
+        if self.task_ == "multiclass":
+            return self.classes_[decided]
+        positive = self.classes_ == self.pos_label_
+        return np.where(decided[:, 0] == 1, self.classes_[positive], self.classes_[~positive])
+
+    def decision_function(self, X: Array) -> Array:
+        """The decision values, which agree with `predict`.
+
+        Two classes: one number per row, above 0 for the second of `classes_` (not below 0, if the
+        first one is positive). Several labels: one column per label, above 0 for those that are
+        predicted. Several classes: one column per class, of which the highest is predicted.
+        """
+        scores = self._scores(X)
+        values = self.best_decision_.values(scores)
+        if self.task_ == "multiclass" and values.shape[1] == 2:
+            return values[:, 1] - values[:, 0]
+        if self.task_ != "binary":
+            return values
+        return values[:, 0] if self.pos_label_ == self.classes_[1] else -values[:, 0]
+
+    @available_if(_estimator_has("predict_proba"))
+    def predict_proba(self, X: Array) -> Array:
+        """The probabilities of the estimator, unchanged."""
+        check_is_fitted(self)
+        return self.estimator_.predict_proba(X)
+
+    @available_if(_estimator_has("predict_log_proba"))
+    def predict_log_proba(self, X: Array) -> Array:
+        """The logarithms of the estimator's probabilities, unchanged."""
+        check_is_fitted(self)
+        return self.estimator_.predict_log_proba(X)
+
+    def score(self, X: Array, y: Array, sample_weight: Array | None = None) -> float:
+        """The metric of the predictions for `X`."""
+        scores = self._scores(X)
+        labels = labels_of(y, self.classes_, self.task_, self.pos_label_, len(scores)) * 1.0
+        decided = self.best_decision_.decide(scores)
+        if self.task_ == "multiclass":
+            decided = np.arange(len(self.classes_)) == decided[:, None]
+        one = self.task_ == "binary"
+        return float(
+            score(
+                labels[:, 0] if one else labels,
+                decided[:, 0] * 1.0 if one else decided * 1.0,
+                find_metric(self.metric),
+                average=self.average_,
+                weight=sample_weight,
+                task=self.task_,  # type: ignore[arg-type]
+            )
+        )
+
+    def save(self, path: Path | str) -> None:
+        """Write the decision rule, without the estimator, to a folder of JSON and safetensors."""
+        check_is_fitted(self)
+        positive = self.pos_label_
+        description = {
+            "metric": metric_to_json(self.metric),
+            "classes": labels_to_json(self.classes_),
+            "positive": None if positive is None else self.classes_.tolist().index(positive),
+            "task": {"name": self.task_, "average": self.average_},
+            "response_method": self.response_method,
+            "label_thresholds": self.label_thresholds,
+            "score": self.best_score_,
+        }
+        arrays = {k: x for k, x in self.best_decision_._asdict().items() if x is not None}
+        save_model(path, KIND, description, arrays)
+
+    @classmethod
+    def load(cls, path: Path | str, *, estimator: Any = None) -> Self:
+        """Read a rule that was written by `save`, for the fitted estimator that it was tuned for.
+
+        The estimator is not in the folder: there is no way to save any estimator without pickle.
+        The loaded classifier has `cv="prefit"`.
+        """
+        if estimator is None:
+            raise ValueError(
+                f"{path} holds the decision rule and not the estimator, which only its own library "
+                "can save; pass the fitted one, as in load(path, estimator=model)"
+            )
+        stored, arrays = load_model(path, KIND)
+        try:
+            model = cls(
+                estimator, metric_from_json(stored["metric"]), average=stored["task"]["average"],
+                cv="prefit", refit=False, response_method=stored["response_method"],
+                label_thresholds=stored["label_thresholds"],
+            )  # fmt: skip
+            model.classes_ = labels_from_json(stored["classes"])
+            positive = stored["positive"]
+            model.pos_label_ = None if positive is None else model.classes_[positive]
+            model.task_, model.average_ = stored["task"]["name"], stored["task"]["average"]
+            model.best_decision_, model.best_score_ = Decision(**arrays), stored["score"]
+        except (KeyError, TypeError, IndexError) as error:
+            raise ValueError(f"{path} is not a complete model folder: {error!r}") from None
+        model.pos_label, known = model.pos_label_, model._prefit_classes()
+        if model.task_ != "multilabel" and not np.array_equal(known, model.classes_):
+            raise ValueError(
+                f"the rule is for the classes {model.classes_[:5].tolist()}; got an estimator of "
+                f"the classes {None if known is None else known[:5].tolist()}"
+            )
+        model.estimator_ = estimator
+        return model
+
+
+def _fitted(estimator: Any, X: Array, y: Array, rows: Any, params: dict[str, Any]) -> Any:
+    """The estimator, fitted on some of the rows."""
+    if isinstance(rows, slice):
+        return estimator.fit(X, y, **params)
+    chosen = _check_method_params(X, params, indices=rows)
+    return estimator.fit(_safe_indexing(X, rows), _rows_of(y, rows), **chosen)
+
+
+def _without_weight_zero(
+    X: Array, y: Array, weight: Array, routed: Bunch
+) -> tuple[Array, Array, Array, Bunch]:
+    """All without the rows of weight 0, which equal no rows."""
+    rows = np.flatnonzero(weight)
+    kept = {k: _check_method_params(X, given, indices=rows) for k, given in routed.items()}
+    return _safe_indexing(X, rows), _rows_of(y, rows), weight[rows], Bunch(**kept)
+
+
+def _rows_of(y: Array, rows: Array) -> Array:
+    return y[rows] if issparse(y) else _safe_indexing(y, rows)
+
+
+def _held_out(
+    estimator: Any, X: Array, y: Array, train: Array, test: Array, params: dict[str, Any],
+    wanted: Wanted,
+) -> Responses:  # fmt: skip
+    """The scores of the rows of one fold, by the estimator of the other rows."""
+    fitted = _fitted(estimator, X, y, train, params)
+    return responses(fitted, _safe_indexing(X, test), wanted)
+
+
+def _all_thresholds(y: Array, s: Array, weight: Array, metric: Metric) -> dict[str, Any]:
+    cuts, counts = sweep(y, np.asarray(s, dtype=float), weight)
+    return {"thresholds": cuts, "scores": np.broadcast_to(metric(*counts), cuts.shape)}
+
+
+def _compared(found: Found) -> dict[str, Any]:
+    decisions, scores = zip(*found.candidates.values(), strict=True)
+    return {
+        "rules": list(found.candidates),
+        "decisions": list(decisions),
+        "scores": np.array(scores),
+        "evaluations": found.evaluations,
+        "mixture_score": found.mixture_score,
+    }
