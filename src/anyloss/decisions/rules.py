@@ -26,15 +26,14 @@ class Decision(NamedTuple):
         ([[0.75, 0.6]], array([0]))
     """
 
-    thresholds: Array | None = None
-    gains: Array | None = None
-    offsets: Array | None = None
+    thresholds: Array = None
+    gains: Array = None
+    offsets: Array = None
 
     def values(self, scores: Array) -> Array:
         """The decision values: predicted is what is above 0, or the class of the highest."""
         if self.thresholds is not None:
             return scores - self.thresholds
-        assert self.gains is not None
         return (scores * self.gains if self.gains.ndim == 1 else scores @ self.gains) + self.offsets
 
     def decide(self, scores: Array) -> Array:

@@ -77,7 +77,7 @@ def _class_numbers(y: Array, classes: Array | None) -> tuple[Array, Array]:
     classes, index = np.unique(y, return_inverse=True)
     if len(classes) < 2:
         raise ValueError(
-            "a classifier needs rows of two classes (of weight above 0); got one class, "
+            "a classifier needs rows of two classes (of a sample_weight above 0); got one class, "
             f"{classes.tolist()}"
         )
     return classes, index

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from numbers import Integral, Real
+from numbers import Integral
 from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
-from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
 from sklearn.exceptions import NotFittedError
-from sklearn.model_selection import ShuffleSplit, StratifiedShuffleSplit, check_cv
-from sklearn.utils import Bunch, _safe_indexing, get_tags
+from sklearn.utils import Bunch, get_tags
 from sklearn.utils.metadata_routing import (
     MetadataRouter,
     MethodMapping,
@@ -22,9 +19,7 @@ from sklearn.utils.metadata_routing import (
 )
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import (
-    _check_method_params,
     _check_sample_weight,
     _check_y,
     _num_samples,
@@ -50,6 +45,7 @@ from anyloss.recipe.folder import (
     save_model,
     unchanged_on_error,
 )
+from anyloss.sklearn.folds import fitted, out_of_fold, splitter, without_weight_zero
 from anyloss.sklearn.labels import Labels, labels_of, read_target
 from anyloss.sklearn.responses import Responses, Wanted, responses
 from anyloss.thresholds import sweep
@@ -223,7 +219,7 @@ class TunedDecisionClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimat
         if weight is not None:
             weight = _check_sample_weight(weight, X, ensure_non_negative=True)
             if not weight.all():
-                X, y, weight, routed = _without_weight_zero(X, y, weight, routed)
+                X, y, weight, routed = without_weight_zero(X, y, weight, routed)
         prefit = isinstance(self.cv, str) and self.cv == "prefit"
         known = self._prefit_classes() if prefit else None
         target = read_target(y, self.metric, self.average, self.pos_label, weight, known)
@@ -233,10 +229,18 @@ class TunedDecisionClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimat
             self.estimator_ = self.estimator
             rows, held_out = np.arange(_num_samples(X)), responses(self.estimator, X, wanted)
         else:
-            splits = self._splits(X, y, target.task, routed.split)
-            rows, held_out = self._out_of_fold(X, y, splits, routed.fit, wanted)
-            chosen = slice(None) if self.refit else splits[0][0]
-            self.estimator_ = _fitted(clone(self.estimator), X, y, chosen, routed.fit)
+            cv = splitter(self.cv, y, target.task, self.random_state)
+            splits = list(cv.split(X, y, **routed.split))
+            if not self.refit and len(splits) > 1:
+                raise ValueError(
+                    f"refit=False keeps the estimator of a single split; got {len(splits)} splits. "
+                    "Use refit=True, or a share such as cv=0.2"
+                )
+            rows, held_out = out_of_fold(
+                self.estimator, X, y, splits, routed.fit, wanted, n_jobs=self.n_jobs
+            )
+            train = None if self.refit else splits[0][0]
+            self.estimator_ = fitted(clone(self.estimator), X, y, train, routed.fit)
         weight = np.ones(len(rows)) if weight is None else weight[rows]
         self._tune(target, target.labels[rows], held_out, weight)
         for name in ("n_features_in_", "feature_names_in_"):
@@ -302,33 +306,6 @@ class TunedDecisionClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimat
         known = getattr(self.estimator, "classes_", None)
         return None if known is None or isinstance(known, list) else np.asarray(known)
 
-    def _splits(self, X: Array, y: Array, task: str, params: dict[str, Any]) -> list[Any]:
-        cv = self.cv
-        if isinstance(cv, Real) and not isinstance(cv, Integral):
-            single = ShuffleSplit if task == "multilabel" else StratifiedShuffleSplit
-            cv = single(n_splits=1, test_size=cv, random_state=self.random_state)
-        cv = check_cv(cv, y=y, classifier=True)
-        splits = list(cv.split(X, y, **params))
-        if not self.refit and len(splits) > 1:
-            raise ValueError(
-                f"refit=False keeps the estimator of a single split; got {len(splits)} splits. Use "
-                "refit=True, or a share such as cv=0.2"
-            )
-        return splits
-
-    def _out_of_fold(
-        self, X: Array, y: Array, splits: Iterable[Any], fit_params: dict[str, Any], wanted: Wanted
-    ) -> tuple[Array, Responses]:
-        """The held-out rows of all splits, and their scores."""
-        splits = list(splits)
-        parts = Parallel(n_jobs=self.n_jobs)(
-            delayed(_held_out)(clone(self.estimator), X, y, train, test, fit_params, wanted)
-            for train, test in splits
-        )
-        rows = np.concatenate([np.arange(_num_samples(X))[test] for _, test in splits])
-        scores = np.concatenate([part.scores for part in parts])
-        return rows, Responses(scores, all(part.probabilities for part in parts))
-
     def _scores(self, X: Array) -> Array:
         check_is_fitted(self)
         wanted = Wanted(self._methods(), self.task_, self.classes_, self.pos_label_)
@@ -360,13 +337,13 @@ class TunedDecisionClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimat
             return values
         return values[:, 0] if self.pos_label_ == self.classes_[1] else -values[:, 0]
 
-    @available_if(_estimator_has("predict_proba"))
+    @available_if(_estimator_has("predict_proba"))  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Array) -> Array:
         """The probabilities of the estimator, unchanged."""
         check_is_fitted(self)
         return self.estimator_.predict_proba(X)
 
-    @available_if(_estimator_has("predict_log_proba"))
+    @available_if(_estimator_has("predict_log_proba"))  # type: ignore[untyped-decorator]
     def predict_log_proba(self, X: Array) -> Array:
         """The logarithms of the estimator's probabilities, unchanged."""
         check_is_fitted(self)
@@ -434,43 +411,13 @@ class TunedDecisionClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimat
         except (KeyError, TypeError, IndexError) as error:
             raise ValueError(f"{path} is not a complete model folder: {error!r}") from None
         model.pos_label, known = model.pos_label_, model._prefit_classes()
-        if model.task_ != "multilabel" and not np.array_equal(known, model.classes_):
+        given, wanted = None if known is None else known.tolist(), model.classes_.tolist()
+        if model.task_ != "multilabel" and given != wanted:
             raise ValueError(
-                f"the rule is for the classes {model.classes_[:5].tolist()}; got an estimator of "
-                f"the classes {None if known is None else known[:5].tolist()}"
+                f"the rule is for an estimator of the classes {wanted}; got one of {given}"
             )
         model.estimator_ = estimator
         return model
-
-
-def _fitted(estimator: Any, X: Array, y: Array, rows: Any, params: dict[str, Any]) -> Any:
-    """The estimator, fitted on some of the rows."""
-    if isinstance(rows, slice):
-        return estimator.fit(X, y, **params)
-    chosen = _check_method_params(X, params, indices=rows)
-    return estimator.fit(_safe_indexing(X, rows), _rows_of(y, rows), **chosen)
-
-
-def _without_weight_zero(
-    X: Array, y: Array, weight: Array, routed: Bunch
-) -> tuple[Array, Array, Array, Bunch]:
-    """All without the rows of weight 0, which equal no rows."""
-    rows = np.flatnonzero(weight)
-    kept = {k: _check_method_params(X, given, indices=rows) for k, given in routed.items()}
-    return _safe_indexing(X, rows), _rows_of(y, rows), weight[rows], Bunch(**kept)
-
-
-def _rows_of(y: Array, rows: Array) -> Array:
-    return y[rows] if issparse(y) else _safe_indexing(y, rows)
-
-
-def _held_out(
-    estimator: Any, X: Array, y: Array, train: Array, test: Array, params: dict[str, Any],
-    wanted: Wanted,
-) -> Responses:  # fmt: skip
-    """The scores of the rows of one fold, by the estimator of the other rows."""
-    fitted = _fitted(estimator, X, y, train, params)
-    return responses(fitted, _safe_indexing(X, test), wanted)
 
 
 def _all_thresholds(y: Array, s: Array, weight: Array, metric: Metric) -> dict[str, Any]:
