@@ -121,8 +121,8 @@ def tables():
         table = pd.read_csv(root / name / file, sep=separator, header=None, engine="python")
         yield name, *numbers(table.iloc[:, skip:])
     for path in sorted(root.glob("*/*.dat")):
-        if "_vs_" in path.stem or path.stem.count("-vs-") and path.stem != "kr-vs-k":
-            continue  # two classes
+        if "_vs_" in path.stem:  # two classes
+            continue
         text = path.read_bytes().decode("unicode_escape")
         table = pd.DataFrame(arff.loadarff(io.StringIO(text))[0])
         if table.iloc[:, -1].nunique() > 2:
@@ -146,6 +146,7 @@ def usable(X, y):
 def quality() -> None:
     """The gain over the arg-max on new rows, four folds, per set; and over all sets."""
     gains, lost = defaultdict(list), defaultdict(list)
+    folds = StratifiedKFold(5, shuffle=True, random_state=1)
     for name, X, y in tables():
         X, y = usable(X, y)
         classes = y.max() + 1
@@ -154,7 +155,9 @@ def quality() -> None:
         for kind, model in MODELS.items():
             scored = defaultdict(list)
             for train, test in StratifiedKFold(4, shuffle=True, random_state=0).split(X, y):
-                for metric, found in tuned_for(METRICS, model, X[train], y[train]):
+                settings = [{"metric": metric} for metric in METRICS]
+                for found in tuned_for(settings, model, X[train], y[train], folds):
+                    metric = found.metric
                     p = found.estimator_.predict_proba(X[test])
                     plain = np.eye(classes)[p.argmax(axis=1)]
                     average = {"average": found.average_, "task": "multiclass"}
@@ -182,16 +185,14 @@ def quality() -> None:
         )
 
 
-def tuned_for(metrics, model, X, y):
-    """A classifier for each metric; the estimators are fitted once."""
-    folds = StratifiedKFold(5, shuffle=True, random_state=1)
+def tuned_for(settings, model, X, y, folds):
+    """A tuned classifier for each of several settings; the estimators are fitted once."""
     held_out = cross_val_predict(model, X, y, cv=folds, method="predict_proba")
-    final = clone(model).fit(X, y)
-    for metric in metrics:
-        known = Known(held_out).fit(X, y)
-        found = TunedDecisionClassifierCV(known, metric, cv="prefit", store_cv_results=True)
+    known, final = Known(held_out).fit(X, y), clone(model).fit(X, y)
+    for given in settings:
+        found = TunedDecisionClassifierCV(known, cv="prefit", store_cv_results=True, **given)
         found.fit(X, y).estimator_ = final
-        yield metric, found
+        yield found
 
 
 class Known(ClassifierMixin, BaseEstimator):
@@ -213,18 +214,16 @@ def label_thresholds(folder: Path) -> None:
     model = OneVsRestClassifier(
         make_pipeline(StandardScaler(), LogisticRegression(C=0.01, tol=1e-3))
     )
+    folds = KFold(5, shuffle=True, random_state=1)
     print("set | average | 0.5 | per label | shared | shrunk")
     for path in sorted(folder.glob("*.npz")):
         data = np.load(path, allow_pickle=False)
         X, y = data["X"].astype(float), data["Y"].astype(int)
         scored = defaultdict(list)
         for train, test in KFold(4, shuffle=True, random_state=0).split(X):
-            tuned = TunedDecisionClassifierCV(
-                model, "f1", cv=KFold(5, shuffle=True, random_state=1)
-            )
-            for average in ("macro", "micro"):
-                tuned.set_params(average=average, store_cv_results=True).fit(X[train], y[train])
-                p = tuned.predict_proba(X[test])
+            settings = [{"metric": "f1", "average": average} for average in ("macro", "micro")]
+            for tuned in tuned_for(settings, model, X[train], y[train], folds):
+                average, p = tuned.average_, tuned.predict_proba(X[test])
                 rules = zip(tuned.cv_results_["rules"], tuned.cv_results_["decisions"], strict=True)
                 tried = {"0.5": 0.5} | {name: rule.thresholds for name, rule in rules}
                 for name, t in tried.items():

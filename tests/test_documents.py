@@ -23,19 +23,24 @@ def run_examples(path, capsys):
 
 def test_the_examples_of_the_readme_run(capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    score, _, epoch, in_keras, mcc, wine, frame = run_examples(ROOT / "README.md", capsys)
+    score, _, epoch, in_keras, mcc, wine, frame, forest = run_examples(ROOT / "README.md", capsys)
     assert score > 0.85
     assert abs(score - epoch) < 1e-6
     assert in_keras > 0.7
     assert mcc > 0.9
     assert wine > 0.95
     assert frame == 1
+    assert forest > 0.95
 
 
 def test_the_examples_of_the_keras_page_run(capsys):
     score, recall = run_examples(ROOT / "docs" / "keras.md", capsys)
     assert score > 0.9
     assert abs(recall - 0.5) < 1e-3
+
+
+def test_the_examples_of_the_page_on_decisions_run(capsys):
+    assert run_examples(ROOT / "docs" / "decisions.md", capsys) == []
 
 
 def test_the_examples_of_the_jax_page_run(capsys):
