@@ -13,8 +13,9 @@ from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
 import anyloss
+from anyloss._core.shapes import Layout
+from anyloss.decisions.search import best_offsets
 from anyloss.steps import Amplified
-from anyloss.thresholds import best_offsets
 from anyloss.torch import AnyLoss, judge
 from anyloss.torch.refined import RefinedModule
 from anyloss.torch.refinement import refine
@@ -241,10 +242,11 @@ def test_multiclass(metric, average):
     x, y = blobs(400, 3, shares=[0.7, 0.2, 0.1])
     module = linear(3)
     refined = quick(module, [(x, y)], metric, average=average)
+    lay = Layout("multiclass", "macro" if average == "auto" else average, 3)
+    logits = module(x).detach().numpy()
     offsets, score = best_offsets(
-        np.eye(3)[y.numpy()], module(x).detach().numpy(), anyloss.metric(metric),
-        average="macro" if average == "auto" else average, multiclass=True, weight=np.ones(400),
-    )  # fmt: skip
+        np.eye(3)[y.numpy()], logits, anyloss.metric(metric), lay, weight=np.ones(400)
+    )
     np.testing.assert_allclose(refined.threshold_, offsets, rtol=1e-6)
     assert refined.end_score == pytest.approx(score)
     decided = np.eye(3)[refined.predict(x).numpy()]
