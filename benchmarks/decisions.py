@@ -89,13 +89,13 @@ def many_classes() -> None:
     p = np.exp(z - z.max(axis=1, keepdims=True))
     p /= p.sum(axis=1, keepdims=True)
     y = np.eye(classes)[label]
-    print("metric | s | evaluations | arg-max | linear approximations | best")
-    for metric in METRICS:
+    print("metric | processor s | evaluations | arg-max | linear approximations | best")
+    for metric in ("f1", "gmean"):
         average = "multiclass" if anyloss.metric(metric).has_own_form else "macro"
         lay = Layout("multiclass", average, classes)
-        start = time.perf_counter()
+        start = time.process_time()
         found = best_decision(y, p, anyloss.metric(metric), lay, weight=np.ones(rows))
-        taken = time.perf_counter() - start
+        taken = time.process_time() - start
         reached = [found.candidates[name][1] for name in ("argmax", "linear")]
         scores = " | ".join(f"{x:.4f}" for x in (*reached, found.score))
         print(f"{metric} | {taken:.1f} | {found.evaluations} | {scores}", flush=True)
