@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from anyloss._core.backend import Array
+from anyloss._core.constraints import Constraint, ConstraintSpec, read_constraints
 from anyloss._core.counts import Counts
 from anyloss._core.documents import documented
 from anyloss._core.scoring import check_finite
@@ -39,18 +40,22 @@ def best_threshold(
     y_score: Array,
     metric: MetricSpec | Metric = "f1",
     *,
+    constraints: ConstraintSpec | None = None,
     weight: Array | None = None,
 ) -> Threshold:
     """Find the threshold at which the metric of `y_score > threshold` is highest.
 
     The search is exact: it evaluates the metric at every possible split of the samples, at the cost
     of one sort. The threshold is midway between two neighbouring scores. If several splits are
-    best, the middle one is taken.
+    best, the middle one is taken. With constraints, only the splits that satisfy all of them on
+    these samples are compared; `anyloss.certify` tests a constraint for new data.
 
     Args:
         y_true (array-like): the labels, from 0 to 1.
         y_score (array-like): the scores: probabilities, logits or any other finite numbers. A
             threshold for float32 scores is a float32 number, so that comparisons with it are exact.
+        constraints (str or list of str, optional): constraints such as `"recall >= 0.9"`, each a
+            metric (a name or a formula), `>=` or `<=`, and a number. Several hold jointly.
         weight (array-like, optional): one weight per sample. A weight of 2 equals the sample twice.
 
     Shape:
@@ -60,21 +65,46 @@ def best_threshold(
         Threshold: the threshold and its score, as a named tuple.
 
     Raises:
-        ValueError: if the columns are empty or of different lengths, a value is out of range, or
-            the metric is unknown or not finite.
+        ValueError: if the columns are empty or of different lengths, a value is out of range, the
+            metric is unknown or not finite, or no threshold satisfies the constraints.
         TypeError: if scores or labels are not numbers.
 
     Examples:
-        >>> best_threshold([0, 0, 1, 0, 1, 1], [0.1, 0.2, 0.3, 0.4, 0.5, 0.7], "f1")
+        >>> y, scores = [0, 0, 1, 0, 1, 1], [0.1, 0.2, 0.3, 0.4, 0.5, 0.7]
+        >>> best_threshold(y, scores, "f1")
         Threshold(threshold=0.25, score=0.8571428571428571)
+        >>> best_threshold(y, scores, "f1", constraints="precision >= 0.9")
+        Threshold(threshold=0.45, score=0.8)
     """
-    chosen = find_metric(metric)
+    chosen, required = find_metric(metric), read_constraints(constraints)
     y, s, w = _columns(y_true, y_score, weight)
     cuts, cells = sweep(y, s, w)
+    scores = _scores(chosen, cells, cuts)
+    middle = middle_of_best(np.where(_feasible(required, cells, cuts), scores, -np.inf))
+    return Threshold(float(cuts[middle]), float(scores[middle]))
+
+
+def _scores(chosen: Metric, cells: Counts, cuts: Array) -> Array:
     scores = np.broadcast_to(chosen(*cells), cuts.shape)
     check_finite(cells, [scores], chosen)
-    middle = middle_of_best(scores)
-    return Threshold(float(cuts[middle]), float(scores[middle]))
+    return scores
+
+
+def _feasible(constraints: tuple[Constraint, ...], cells: Counts, cuts: Array) -> Array:
+    """Where all constraints hold; if nowhere, an error names the best value that is reachable."""
+    feasible = np.ones(cuts.shape, dtype=bool)
+    for number, each in enumerate(constraints):
+        values = _scores(each.metric, cells, cuts)
+        before, feasible = feasible, feasible & each.holds(values)
+        if not feasible.any():
+            rest = " and ".join(f"'{x}'" for x in constraints[:number])
+            reached = (values[before].max if each.at_least else values[before].min)()
+            raise ValueError(
+                f"no threshold satisfies '{each}'{' together with ' * bool(rest)}{rest}; the "
+                f"{'highest' if each.at_least else 'lowest'} value that these scores reach is "
+                f"{reached:.6g}. Relax the constraint, or use better scores"
+            )
+    return feasible
 
 
 def _columns(y_true: Array, y_score: Array, weight: Array | None) -> tuple[Array, Array, Array]:

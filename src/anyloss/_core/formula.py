@@ -186,8 +186,13 @@ class _Parser:
         return ("**", inner, 0.5)
 
     def fault(self, message: str, column: int) -> ValueError:
-        shown = self.text.replace("\t", " ")
-        return ValueError(f"{message}\n    {shown}\n    {' ' * max(column, 0)}^")
+        return fault(self.text, message, column)
+
+
+def fault(text: str, message: str, column: int) -> ValueError:
+    """An error that shows its place in the text."""
+    shown = text.replace("\t", " ")
+    return ValueError(f"{message}\n    {shown}\n    {' ' * max(column, 0)}^")
 
 
 # The precedence of an operator, and the precedence that its left and its right operand need to be
