@@ -1,0 +1,328 @@
+"""Lower bounds and p-values for the metric of a population, valid for any number of rows.
+
+The counts of independent rows are multinomial. There are four cases, by the form of the metric:
+
+- `Constant`: nothing to estimate.
+- `Share`: a rising function of one share, such as F1 of `tp / (tp + fn + fp)`. Given the number of
+  rows that count, the share is binomial (Clopper and Pearson).
+- `Ratio`: another ratio of sums of cells, such as F2. `a / b >= v` is `E[a - v b] >= 0` for a
+  variable with at most four values, tested by betting (Waudby-Smith and Ramdas).
+- `Region`: any other metric. Exact intervals of recall, specificity and prevalence hold jointly,
+  and the bound is the least value of the metric over their box.
+
+All bounds are lower ones; an upper bound is that of the negative metric.
+"""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Protocol
+
+import numpy as np
+
+from anyloss._core.backend import Array
+from anyloss._core.forms import (
+    QUANTITIES,
+    SUPPORTS,
+    CellFunction,
+    Support,
+    dependencies,
+    fixed_quantities,
+    linear_fraction,
+)
+from anyloss._core.formula import CELLS
+from anyloss._core.intervals import evaluate, least_value
+from anyloss.metrics import Metric
+
+LARGEST_BET = 0.9  # the share of the wealth that one row can cost
+NEEDED_SIDE = 0.95  # the share of the error on the side where a rising or falling metric is least
+SMALLEST_P = 1e-9  # of a region; below it the bisection stops
+STEPS = 60  # of a bisection
+
+
+class Form(Protocol):
+    """A kind of metric, with its bound and its test."""
+
+    @property
+    def method(self) -> str:
+        """The method in words."""
+
+    def lower(self, counts: Array, alpha: float, seed: int) -> float:
+        """The number that the metric exceeds with confidence `1 - alpha`."""
+
+    def p_value(self, counts: Array, value: float, alpha: float, seed: int) -> float:
+        """The p-value of "the metric is below the value"."""
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A metric that has one value."""
+
+    value: float
+    method: str = "the metric is constant"
+
+    def lower(self, counts: Array, alpha: float, seed: int) -> float:
+        return self.value
+
+    def p_value(self, counts: Array, value: float, alpha: float, seed: int) -> float:
+        return 0.0 if self.value >= value else 1.0
+
+
+@dataclass(frozen=True)
+class Share:
+    """The metric `(a s + c (1 - s)) / (b s + d (1 - s))` of a share `s`, rising in it."""
+
+    inside: Support  # the cells that the share counts
+    outside: Support  # the other cells that it is a share of
+    a: float
+    b: float
+    c: float
+    d: float
+
+    @property
+    def method(self) -> str:
+        parts = [x for x, is_in in zip(CELLS, self.inside, strict=True) if is_in]
+        rest = [x for x, is_in in zip(CELLS, self.outside, strict=True) if is_in]
+        return f"Clopper-Pearson: {' + '.join(parts)} given {' + '.join(parts + rest)}"
+
+    def lower(self, counts: Array, alpha: float, seed: int) -> float:
+        share = binomial_lower(*self._numbers(counts), alpha)
+        return (self.a * share + self.c * (1 - share)) / (self.b * share + self.d * (1 - share))
+
+    def p_value(self, counts: Array, value: float, alpha: float, seed: int) -> float:
+        if value <= self.c / self.d:
+            return 0.0
+        if value > self.a / self.b:
+            return 1.0
+        share = (value * self.d - self.c) / (self.a - self.c - value * (self.b - self.d))
+        return binomial_p_value(*self._numbers(counts), share)
+
+    def _numbers(self, counts: Array) -> tuple[int, int]:
+        inside = int(counts[list(self.inside)].sum())
+        return inside, inside + int(counts[list(self.outside)].sum())
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """The metric `sum(a cells) / sum(b cells)`, where the cells with `a = b = 0` do not occur.
+
+    The bets are those of Waudby-Smith and Ramdas (2024): each row is bet on, in random order, with
+    an amount that depends on the rows before it. The amounts do not depend on `v`, and a wealth
+    that one of them could make negative is lost. As `a - v b` falls in `v`, so does the wealth:
+    the p-value is monotone, and bisection inverts it.
+    """
+
+    a: tuple[float, ...]
+    b: tuple[float, ...]
+
+    method = "betting (Waudby-Smith and Ramdas)"
+
+    def lower(self, counts: Array, alpha: float, seed: int) -> float:
+        bets = self._bets(counts, alpha, seed)
+        low, high = self._range()
+        if self._p_value(bets, high) <= alpha:
+            return high
+        least = low
+        for _ in range(STEPS):
+            middle = (low + high) / 2
+            low, high = (middle, high) if self._p_value(bets, middle) <= alpha else (low, middle)
+        return low if low > least else least
+
+    def p_value(self, counts: Array, value: float, alpha: float, seed: int) -> float:
+        low, high = self._range()
+        if not low < value <= high:
+            return 0.0 if value <= low else 1.0
+        return self._p_value(self._bets(counts, alpha, seed), value)
+
+    def _range(self) -> tuple[float, float]:
+        """The metric lies between the least and the largest quotient of its coefficients."""
+        found = [x / y for x, y in zip(self.a, self.b, strict=True) if y]
+        return min(found), max(found)
+
+    def _bets(self, counts: Array, alpha: float, seed: int) -> tuple[Array, Array, Array]:
+        """The coefficients of the rows in random order, and the amounts of the bets."""
+        a, b = np.array(self.a), np.array(self.b)
+        row = np.repeat(np.flatnonzero(b), counts[b > 0])
+        row = np.random.default_rng(seed).permutation(row)
+        x, y, inside = a[row], b[row], b > 0
+        top, unit = self._range()[1], b[inside].mean() / 2  # half a row of the best value
+        estimate = (top * unit + _before(x)) / (unit + _before(y))
+        values = a[inside] - estimate[:, None] * b[inside]
+        squares = _before(x * x) - 2 * estimate * _before(x * y) + estimate**2 * _before(y * y)
+        first = np.ptp(values, axis=1) ** 2 / 4
+        variance = (first + squares) / np.arange(1, len(row) + 1)
+        amount = np.sqrt(2 * np.log(1 / alpha) / (max(len(row), 1) * variance))
+        return x, y, np.minimum(amount, LARGEST_BET / -values.min(axis=1))
+
+    def _p_value(self, bets: tuple[Array, Array, Array], value: float) -> float:
+        x, y, amount = bets
+        worst = min(p - value * q for p, q in zip(self.a, self.b, strict=True) if q)
+        lost = np.flatnonzero(1 + amount * worst <= 0)
+        end = lost[0] if len(lost) else len(x)
+        wealth = np.log1p(amount[:end] * (x[:end] - value * y[:end])).cumsum()
+        return float(np.exp(-max(wealth.max(initial=0.0), 0.0)))
+
+
+def _before(x: Array) -> Array:
+    """The sum of the entries before each one."""
+    return np.concatenate([[0.0], x.cumsum()[:-1]])[: len(x)]
+
+
+@dataclass(frozen=True)
+class Region:
+    """Any metric, as a function of recall, specificity and prevalence.
+
+    Given the number of positive rows, recall and specificity are shares of independent rows, so
+    that three intervals with the confidences `c` hold jointly with `c^3`. A metric that rises in a
+    quantity is least at its lower limit, which gets nearly all of the error. The sides are chosen
+    by the metric, not by the counts, so that the box holds with its confidence in any case.
+    """
+
+    function: CellFunction
+    fixed: tuple[float | None, ...]  # the quantities with one value
+    used: tuple[bool, ...]  # the quantities that the metric depends on
+    sides: tuple[int, ...]  # 1: it rises in the quantity, -1: it falls, 0: neither
+
+    @property
+    def method(self) -> str:
+        names = [name for name, used in zip(QUANTITIES, self.used, strict=True) if used]
+        return f"exact joint intervals of {' and '.join(names)}"
+
+    def lower(self, counts: Array, alpha: float, seed: int) -> float:
+        tp, fn, fp, tn = (int(x) for x in counts)
+        shares = ((tp, tp + fn), (tn, tn + fp), (tp + fn, tp + fn + fp + tn))
+        alone = -np.expm1(np.log1p(-alpha) / sum(self.used)) if alpha < 1 else 1.0
+        box = np.empty((3, 2))
+        for k, (number, total) in enumerate(shares):
+            value = self.fixed[k]
+            if value is not None or not self.used[k]:
+                box[k] = 0.5 if value is None else value
+                continue
+            below = (1 - NEEDED_SIDE, 0.5, NEEDED_SIDE)[self.sides[k] + 1] * alone
+            low = binomial_lower(number, total, below)
+            box[k] = low, 1 - binomial_lower(total - number, total, alone - below)
+        return least_value(self.function, box)
+
+    def p_value(self, counts: Array, value: float, alpha: float, seed: int) -> float:
+        low, high = np.log(SMALLEST_P), 0.0
+        if self.lower(counts, 1 - 1e-9, seed) < value:
+            return 1.0
+        while high - low > 0.01:
+            middle = (low + high) / 2
+            holds = self.lower(counts, float(np.exp(middle)), seed) >= value
+            low, high = (low, middle) if holds else (middle, high)
+        return float(np.exp(high))
+
+
+def binomial_lower(number: int, total: int, alpha: float) -> float:
+    """The lower limit of a share by Clopper and Pearson.
+
+    >>> round(binomial_lower(10, 10, 0.05), 6), binomial_lower(0, 0, 0.05)
+    (0.741134, 0.0)
+    """
+    from scipy.special import betaincinv
+
+    return float(betaincinv(number, total - number + 1, alpha)) if number else 0.0
+
+
+def binomial_p_value(number: int, total: int, share: float) -> float:
+    """The probability of at least so many successes.
+
+    >>> round(binomial_p_value(9, 10, 0.5), 6)
+    0.010742
+    """
+    from scipy.special import betainc
+
+    return float(betainc(number, total - number + 1, share)) if number else 1.0
+
+
+@lru_cache(maxsize=256)
+def forms(metric: Metric, sign: int) -> dict[Support, Form]:
+    """The form of a metric, or of its negative (-1), for each set of cells that can occur."""
+
+    def function(tp: Array, fn: Array, fp: Array, tn: Array) -> Array:
+        return sign * metric(tp=tp, fn=fn, fp=fp, tn=tn)
+
+    return {support: find_form(function, support) for support in SUPPORTS}
+
+
+def find_form(function: CellFunction, support: Support) -> Form:
+    """The form of a function of the cells, recognised from its values.
+
+    >>> from anyloss.metrics import f1
+    >>> find_form(f1, (True,) * 4).method
+    'Clopper-Pearson: tp given tp + fn + fp'
+    """
+    found = linear_fraction(function, support)
+    if found is not None:
+        form = _linear_form(*found, support)
+        if form is not None:
+            return form
+    used = dependencies(function, support)
+    fixed = fixed_quantities(support)
+    if not any(used):  # irrational, and the same everywhere
+        return Constant(least_value(function, _points(fixed)[0]))
+    return Region(function, tuple(fixed), tuple(used), _sides(function, fixed))
+
+
+def _linear_form(a: list[Array], b: list[Array], support: Support) -> Form | None:
+    """The form of a ratio of sums, or None if its denominator can vanish or change its sign."""
+    kinds = {(a[j], b[j]) for j in range(4) if support[j]} - {(0, 0)}
+    if min(y for _, y in kinds) <= 0:
+        return None
+    values = sorted({x / y for x, y in kinds})
+    if len(values) == 1:
+        return Constant(float(values[0])) if all(b[j] for j in range(4) if support[j]) else None
+    if len(kinds) > 2:
+        return Ratio(tuple(map(float, a)), tuple(map(float, b)))
+    (c, d), (high, below) = sorted(kinds, key=lambda pair: pair[0] / pair[1])
+    inside, outside = (
+        tuple(support[j] and (a[j], b[j]) == kind for j in range(4))
+        for kind in ((high, below), (c, d))
+    )
+    return Share(inside, outside, *map(float, (high, below, c, d)))  # type: ignore[arg-type]
+
+
+def _points(fixed: list[float | None]) -> Array:
+    """Fifty points of recall, specificity and prevalence, as boxes of no width."""
+    found = np.random.default_rng(0).uniform(0.02, 0.98, (50, 3))
+    for k, value in enumerate(fixed):
+        found[:, k] = found[:, k] if value is None else value
+    return found[..., None].repeat(2, axis=2)
+
+
+def _sides(function: CellFunction, fixed: list[float | None]) -> tuple[int, ...]:
+    low, high = evaluate(function, _points(fixed)).derivative
+    middle = (low + high) / 2
+    rising, falling = (middle > -1e-9).all(axis=1), (middle < 1e-9).all(axis=1)
+    return tuple(int(up) - int(down) for up, down in zip(rising, falling, strict=True))
+
+
+def _possible(counts: Array) -> list[Support]:
+    """The sets of cells that may have given these counts: a cell without a row may be impossible.
+
+    Where cells are impossible, a metric may divide 0 by 0, which is 0, and have another form.
+    """
+    seen = [bool(x) for x in counts]
+    return [support for support in SUPPORTS if all(map(operator.ge, support, seen))]
+
+
+def lower_bound(metric: Metric, counts: Array, alpha: float, seed: int, sign: int = 1) -> float:
+    """The lower bound of a metric, or of its negative, whichever cells are possible."""
+    known = forms(metric, sign)
+    return min(known[x].lower(counts, alpha, seed) for x in _possible(counts))
+
+
+def p_value(
+    metric: Metric, counts: Array, value: float, alpha: float, seed: int, sign: int = 1
+) -> float:
+    """The largest p-value of "the metric, or its negative, is below the value" over these sets."""
+    known = forms(metric, sign)
+    return max(known[x].p_value(counts, value, alpha, seed) for x in _possible(counts))
+
+
+def method(metric: Metric) -> str:
+    """The method that bounds a metric where all four cells can occur."""
+    return forms(metric, 1)[True, True, True, True].method
