@@ -43,6 +43,13 @@ def test_the_examples_of_the_page_on_decisions_run(capsys):
     assert run_examples(ROOT / "docs" / "decisions.md", capsys) == []
 
 
+def test_the_examples_of_the_page_of_certificates_run(capsys):
+    score, lower, p_value, recall = run_examples(ROOT / "docs" / "certificates.md", capsys)
+    assert 0 < lower < score < 1
+    assert p_value <= 0.05
+    assert recall >= 0.8
+
+
 def test_the_examples_of_the_jax_page_run(capsys):
     score, split = run_examples(ROOT / "docs" / "jax.md", capsys)
     assert score > 0.97

@@ -77,7 +77,7 @@ def best_threshold(
         Threshold(threshold=0.45, score=0.8)
     """
     chosen, required = find_metric(metric), read_constraints(constraints)
-    y, s, w = _columns(y_true, y_score, weight)
+    y, s, w = columns(y_true, y_score, weight)
     cuts, cells = sweep(y, s, w)
     scores = _scores(chosen, cells, cuts)
     middle = middle_of_best(np.where(_feasible(required, cells, cuts), scores, -np.inf))
@@ -107,7 +107,7 @@ def _feasible(constraints: tuple[Constraint, ...], cells: Counts, cuts: Array) -
     return feasible
 
 
-def _columns(y_true: Array, y_score: Array, weight: Array | None) -> tuple[Array, Array, Array]:
+def columns(y_true: Array, y_score: Array, weight: Array | None) -> tuple[Array, Array, Array]:
     """Labels, scores and weights as NumPy columns, checked."""
     s = np.asarray(y_score)
     if s.dtype.kind not in "fiub" or np.asarray(y_true).dtype.kind not in "fiub":

@@ -345,3 +345,42 @@ def test_where_nothing_can_be_written_nothing_is_fitted(folder, capsys):
     assert "Fitting" not in shown.err
     assert main(f"fit {folder} --target left --out {folder}/m".split()) == 2
     assert "is a folder" in capsys.readouterr().err
+
+
+def test_certify_gives_the_bound_of_the_function(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    y = (rng.random(300) < 0.3).astype(int)
+    d = np.where(rng.random(300) < 0.9, y, 1 - y)
+    names = np.array(["no", "yes"])
+    frame = pd.DataFrame(
+        {"y": y, "d": d, "label": names[y], "said": names[d], "who": np.arange(300) // 2}
+    )
+    frame.to_csv(tmp_path / "predictions.csv", index=False)
+    words = f"certify {tmp_path}/predictions.csv --label y --decision d --metric f1"
+    assert main(words.split()) == 0
+    found = anyloss.certify(y, d, "f1")
+    assert capsys.readouterr().out == f"{found.words()}\nmethod: {found.method}\n"
+    words = f"certify {tmp_path}/predictions.csv --label label --decision said --positive yes"
+    constraints = ["recall >= 0.8", "specificity >= 0.8"]
+    assert main([*words.split(), "--constraint", *constraints, "--confidence-level", "0.9"]) == 0
+    found = anyloss.certify(y, d, constraints, confidence_level=0.9)
+    assert capsys.readouterr().out.startswith(found.words())
+    words = f"certify {tmp_path}/predictions.csv --label y --decision d --groups who"
+    assert main(words.split()) == 0
+    assert "150 rows" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--label y --decision e", "no column 'e'"),
+        ("--label y --decision text", "Name the positive class with --positive"),
+        ("--label gap --decision d", "1 missing"),
+        ("--label y --decision text --positive maybe", "no class 'maybe'"),
+        ("--label y --decision d --confidence-level 95", "from 0.5 to below 1"),
+    ],
+)
+def test_certify_refuses_bad_input(words, message, tmp_path, capsys):
+    (tmp_path / "p.csv").write_text("y,d,text,gap\n1,1,yes,1\n0,0,no,\n")
+    assert main(["certify", f"{tmp_path}/p.csv", *words.split()]) == 2
+    assert message in capsys.readouterr().err

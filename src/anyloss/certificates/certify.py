@@ -52,6 +52,8 @@ class Certificate:
     def words(self) -> str:
         """The certificate as a sentence."""
         confidence = f"with {100 * self.confidence_level:g} % confidence"
+        if self.holds is None and self.lower == -np.inf:
+            return f"these {self.rows} rows give no bound on {self.statement} {confidence}"
         if self.holds is None:
             return (
                 f"{self.statement} on new data of the same kind is at least {self.lower:.4f} "
@@ -212,7 +214,7 @@ def _counts(
     y_true: Array, y_pred: Array, frequency: Array | None, groups: Array | None, seed: int
 ) -> Array:
     """The counts tp, fn, fp and tn as whole numbers `(4,)`; all columns are checked."""
-    y, d = _binary("labels", y_true), _binary("decisions", y_pred)
+    y, d = binary("labels", y_true), binary("decisions", y_pred)
     if y.shape != d.shape or not len(y):
         raise ValueError(
             "labels and decisions must be columns of one length, with at least one row; got shapes "
@@ -230,7 +232,8 @@ def _counts(
     return np.array([times[cell == k].sum() for k in range(4)])
 
 
-def _binary(what: str, given: Array) -> Array:
+def binary(what: str, given: Array) -> Array:
+    """A column of 0 and 1 as booleans, checked."""
     found = np.asarray(given)
     if found.dtype.kind not in "fiub":
         raise TypeError(f"{what} must be the numbers 0 and 1; got values of type {found.dtype}")

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from anyloss import __version__
-from anyloss.cli import benchmark, metrics, tables
+from anyloss.cli import benchmark, certificates, metrics, tables
 from anyloss.cli.arguments import add_help
 
 
@@ -66,8 +66,9 @@ def _parser() -> argparse.ArgumentParser:
         dest="command", required=True, metavar="COMMAND", title="commands"
     )
     for add in (
-        tables.add_fit, tables.add_predict, tables.add_compare, metrics.add_explain,
-        metrics.add_metrics, tables.add_demo, tables.add_export, benchmark.add_bench,
+        tables.add_fit, tables.add_predict, tables.add_compare, certificates.add_certify,
+        metrics.add_explain, metrics.add_metrics, tables.add_demo, tables.add_export,
+        benchmark.add_bench,
     ):  # fmt: skip
         add(commands)
     for name, command in commands.choices.items():

@@ -1,0 +1,200 @@
+"""The best threshold among those whose constraints are certified, by fixed-sequence testing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from anyloss._core.backend import Array
+from anyloss._core.constraints import Constraint, ConstraintSpec, read_constraints
+from anyloss._core.documents import documented
+from anyloss.certificates.certify import (
+    Certificate,
+    binary,
+    check_confidence,
+    check_constraints,
+    constraint_p_value,
+)
+from anyloss.metrics import Metric, MetricSpec
+from anyloss.metrics import metric as find_metric
+from anyloss.thresholds import columns, sweep
+
+MOST_TIMES = 2**12  # as many rows are tried for the estimate of the rows that are needed
+
+
+@dataclass(frozen=True)
+class CertifiedThreshold:
+    """A threshold with the certificate of its constraints; the result of `certified_threshold`.
+
+    Attributes:
+        threshold (float or None): the best threshold among the certified ones; None if none is.
+        certificate (Certificate): the test of that threshold, or of the first candidate if no
+            threshold is certified.
+        tested (tuple of float): the thresholds that were tested, in their order.
+        uncertified_threshold (float): the best threshold on the tuning rows. Nothing is promised
+            for it.
+        rows_needed (int or None): if no threshold is certified, an estimate of the number of
+            certifying rows with which the first candidate would be; None if it would never be.
+
+    Examples:
+        >>> y, scores = [0, 1] * 100, [0.25, 0.75] * 100
+        >>> found = certified_threshold(y, scores, y, scores, "f1", constraints="recall >= 0.95")
+        >>> found.threshold, found.certificate.holds
+        (0.5, True)
+    """
+
+    threshold: float | None
+    certificate: Certificate
+    tested: tuple[float, ...]
+    uncertified_threshold: float
+    rows_needed: int | None
+
+    def words(self) -> str:
+        """The result as one or two sentences."""
+        if self.threshold is not None:
+            return f"threshold {self.threshold:.6g}: {self.certificate.words()}"
+        rows = "no number of rows" if self.rows_needed is None else f"about {self.rows_needed} rows"
+        return (
+            f"no threshold is certified; for the first candidate, {self.tested[0]:.6g}: "
+            f"{self.certificate.words()}. By its result on these rows, {rows} would be needed"
+        )
+
+
+@documented
+def certified_threshold(
+    y_tuning: Array,
+    scores_tuning: Array,
+    y_certifying: Array,
+    scores_certifying: Array,
+    metric: MetricSpec | Metric = "f1",
+    *,
+    constraints: ConstraintSpec,
+    confidence_level: float = 0.95,
+    candidates: int = 30,
+    random_state: int = 0,
+) -> CertifiedThreshold:
+    """Find the best threshold whose constraints hold on new data with a stated confidence.
+
+    The tuning rows give the candidates, the thresholds that satisfy the constraints there, and
+    their order, from the lowest p-value on. The certifying rows, which are other rows, test them in
+    that order until one fails. The probability that any of the passed thresholds violates a
+    constraint is at most `1 - confidence_level`, without a correction for their number. The one
+    with the best metric on the tuning rows is taken.
+
+    Args:
+        y_tuning (array-like): the labels of the tuning rows, 0 and 1.
+        scores_tuning (array-like): the scores of the tuning rows.
+        y_certifying (array-like): the labels of the certifying rows, 0 and 1.
+        scores_certifying (array-like): the scores of the certifying rows, from the same model.
+        constraints (str or list of str): constraints such as `"recall >= 0.9"`, which hold jointly.
+        confidence_level (float): the confidence, between 0.5 and 1. Default: 0.95.
+        candidates (int): the largest number of candidates. Default: 30.
+        random_state (int): the seed of the order of bets. Default: 0.
+
+    Shape:
+        - labels and scores: `(n,)` each, with at least one row.
+
+    Returns:
+        CertifiedThreshold: the threshold with its certificate. If no threshold is certified, its
+        `threshold` is None.
+
+    Raises:
+        ValueError: if columns are empty or of different lengths, or a constraint is not valid.
+        TypeError: if scores or labels are not numbers.
+
+    Examples:
+        >>> y, scores = [0, 1] * 5, [0.25, 0.75] * 5
+        >>> found = certified_threshold(y, scores, y, scores, constraints="recall >= 0.9")
+        >>> found.threshold, round(found.certificate.lower, 4), found.rows_needed
+        (None, 0.5493, 58)
+
+    References:
+        A. N. Angelopoulos, S. Bates, E. J. Candès, M. I. Jordan and L. Lei, "Learn then Test:
+        Calibrating Predictive Algorithms to Achieve Risk Control", Annals of Applied Statistics
+        19(2), 2025.
+    """
+    check_confidence(confidence_level)
+    chosen, required = find_metric(metric), read_constraints(constraints)
+    if candidates < 1:
+        raise ValueError(f"candidates must be at least 1; got {candidates!r}")
+    cuts, cells = _sweep(y_tuning, scores_tuning)
+    picked = _candidates(required, cells, candidates)
+    scores = chosen(*cells[picked].T.astype(float))
+    scores = np.broadcast_to(scores, picked.shape)
+
+    def tested_value(counts: Array) -> float:
+        return constraint_p_value(required, counts, confidence_level, random_state)
+
+    order = np.lexsort(np.stack([-scores, [tested_value(x) for x in cells[picked]]]))
+    y, s = binary("labels", y_certifying), columns(y_certifying, scores_certifying, None)[1]
+    tested, passed = list[int](), list[int]()
+    for k in order:
+        tested.append(k)
+        if tested_value(_counts_at(y, s, cuts[picked[k]])) > 1 - confidence_level:
+            break
+        passed.append(k)
+    shown = max(passed, key=lambda k: float(scores[k])) if passed else tested[0]
+    counts = _counts_at(y, s, cuts[picked[shown]])
+    return CertifiedThreshold(
+        threshold=float(cuts[picked[shown]]) if passed else None,
+        certificate=check_constraints(required, counts, confidence_level, random_state),
+        tested=tuple(cuts[picked[tested]].tolist()),
+        uncertified_threshold=float(cuts[picked[scores.argmax()]]),
+        rows_needed=None
+        if passed
+        else rows_needed(required, counts, confidence_level, random_state),
+    )
+
+
+def rows_needed(
+    constraints: tuple[Constraint, ...], counts: Array, confidence_level: float, seed: int = 0
+) -> int | None:
+    """About how many rows would certify the constraints, if more rows were like these."""
+
+    def holds(rows: int) -> bool:
+        scaled = np.rint(counts * (rows / counts.sum())).astype(np.int64)
+        value = constraint_p_value(constraints, scaled, confidence_level, seed)
+        return value <= 1 - confidence_level
+
+    rows = int(counts.sum())
+    low, high = rows, 2 * rows
+    while not holds(high):
+        low, high = high, 2 * high
+        if high > MOST_TIMES * rows:
+            return None
+    while high - low > max(high // 100, 1):
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high
+
+
+def _sweep(y_true: Array, y_score: Array) -> tuple[Array, Array]:
+    """All thresholds, and their counts `(thresholds, 4)` as whole numbers."""
+    binary("labels", y_true)
+    y, s, w = columns(y_true, y_score, None)
+    cuts, cells = sweep(y, s, w)
+    return cuts, np.rint(np.stack(list(cells), axis=1)).astype(np.int64)
+
+
+def _counts_at(y: Array, s: Array, cut: float) -> Array:
+    predicted = s > cut
+    pairs = ((y, predicted), (y, ~predicted), (~y, predicted))
+    found = [int((one & two).sum()) for one, two in pairs]
+    return np.array([*found, len(y) - sum(found)])
+
+
+def _candidates(constraints: tuple[Constraint, ...], cells: Array, number: int) -> Array:
+    """Evenly spaced thresholds that satisfy the constraints, or the one that is nearest to it."""
+    excess = np.min(
+        [
+            np.broadcast_to(x.excess(x.metric(*cells.T.astype(float))), len(cells))
+            for x in constraints
+        ],
+        axis=0,
+    )
+    feasible = np.flatnonzero(excess >= 0)
+    if not len(feasible):
+        return np.array([excess.argmax()])
+    spaced = np.linspace(0, len(feasible) - 1, min(number, len(feasible)))
+    return feasible[spaced.round().astype(int)]
