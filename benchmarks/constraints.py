@@ -23,7 +23,7 @@ from scipy.special import betainc
 from scipy.stats import binomtest
 
 import anyloss
-from anyloss.certificates.bounds import forms, lower_bound
+from anyloss.certificates.bounds import form_of, lower_bound
 
 ALPHA = 0.05
 CLOSED = ["recall", "precision", "f1", "jaccard"]
@@ -90,7 +90,7 @@ def draws(name: str, quick: bool) -> int:
 
 def hoeffding_bentkus(name: str, counts: np.ndarray) -> float:
     """The largest of 400 values that Hoeffding and Bentkus reject, in order."""
-    form = forms(anyloss.metric(name), 1)[True, True, True, True]
+    form = form_of(anyloss.metric(name), 1, (True, True, True, True))
     keep = np.array(form.b) > 0
     a, b, n = np.array(form.a)[keep], np.array(form.b)[keep], counts[keep]
     last, total = 0.0, n.sum()

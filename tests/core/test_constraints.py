@@ -44,7 +44,7 @@ def test_a_constraint_is_a_metric_a_sign_and_a_number(text, metric, at_least, va
         ("recall >= nan", "got 'nan' in place of the number", 10),
         ("recall >=", "got '' in place of the number", 9),
         (">= 0.9", "got '' in place of the metric", 0),
-        ("recal >= 0.9", "did you mean 'recall'", 0),
+        ("recalls >= 0.9", "did you mean 'recall'", 0),
         ("tp / (tp + fnn) >= 0.9", "unknown name 'fnn'", 11),
         ("  tp / (tp + ) >= 0.9", "not well formed", 13),
         ("tp ^ 2 >= 0.9", "a power is written", 3),

@@ -18,7 +18,7 @@ from __future__ import annotations
 import operator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -216,15 +216,21 @@ class Region:
         return float(np.exp(high))
 
 
+def _special() -> Any:
+    try:
+        import scipy.special
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError("certificates need SciPy; pip install 'scipy>=1.12'") from error
+    return scipy.special
+
+
 def binomial_lower(number: int, total: int, alpha: float) -> float:
     """The lower limit of a share by Clopper and Pearson.
 
     >>> round(binomial_lower(10, 10, 0.05), 6), binomial_lower(0, 0, 0.05)
     (0.741134, 0.0)
     """
-    from scipy.special import betaincinv
-
-    return float(betaincinv(number, total - number + 1, alpha)) if number else 0.0
+    return float(_special().betaincinv(number, total - number + 1, alpha)) if number else 0.0
 
 
 def binomial_p_value(number: int, total: int, share: float) -> float:
@@ -233,19 +239,17 @@ def binomial_p_value(number: int, total: int, share: float) -> float:
     >>> round(binomial_p_value(9, 10, 0.5), 6)
     0.010742
     """
-    from scipy.special import betainc
-
-    return float(betainc(number, total - number + 1, share)) if number else 1.0
+    return float(_special().betainc(number, total - number + 1, share)) if number else 1.0
 
 
-@lru_cache(maxsize=256)
-def forms(metric: Metric, sign: int) -> dict[Support, Form]:
-    """The form of a metric, or of its negative (-1), for each set of cells that can occur."""
+@lru_cache(maxsize=1024)
+def form_of(metric: Metric, sign: int, support: Support) -> Form:
+    """The form of a metric, or of its negative (-1), where only the cells of the support occur."""
 
     def function(tp: Array, fn: Array, fp: Array, tn: Array) -> Array:
         return sign * metric(tp=tp, fn=fn, fp=fp, tn=tn)
 
-    return {support: find_form(function, support) for support in SUPPORTS}
+    return find_form(function, support)
 
 
 def find_form(function: CellFunction, support: Support) -> Form:
@@ -311,18 +315,18 @@ def _possible(counts: Array) -> list[Support]:
 
 def lower_bound(metric: Metric, counts: Array, alpha: float, seed: int, sign: int = 1) -> float:
     """The lower bound of a metric, or of its negative, whichever cells are possible."""
-    known = forms(metric, sign)
-    return min(known[x].lower(counts, alpha, seed) for x in _possible(counts))
+    possible = (form_of(metric, sign, support) for support in _possible(counts))
+    return min(form.lower(counts, alpha, seed) for form in possible)
 
 
 def p_value(
     metric: Metric, counts: Array, value: float, alpha: float, seed: int, sign: int = 1
 ) -> float:
     """The largest p-value of "the metric, or its negative, is below the value" over these sets."""
-    known = forms(metric, sign)
-    return max(known[x].p_value(counts, value, alpha, seed) for x in _possible(counts))
+    possible = (form_of(metric, sign, support) for support in _possible(counts))
+    return max(form.p_value(counts, value, alpha, seed) for form in possible)
 
 
 def method(metric: Metric) -> str:
     """The method that bounds a metric where all four cells can occur."""
-    return forms(metric, 1)[True, True, True, True].method
+    return form_of(metric, 1, (True, True, True, True)).method

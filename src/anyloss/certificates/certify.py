@@ -148,8 +148,8 @@ def bound_metric(
     return Certificate(
         statement=metric.name,
         score=float(metric(*counts.tolist())),
-        lower=lower_bound(metric, counts, alpha, seed),
-        upper=-lower_bound(metric, counts, alpha, seed, sign=-1),
+        lower=lower_bound(metric, counts, alpha, seed) + 0.0,  # not -0.0
+        upper=0.0 - lower_bound(metric, counts, alpha, seed, sign=-1),
         p_value=np.nan,
         holds=None,
         confidence_level=confidence_level,
