@@ -241,3 +241,41 @@ def test_repeated_rows_counted_as_independent_would_break_the_promise():
     )
     right = sum(comb(20, k) * 0.8**k * 0.2 ** (20 - k) for k in range(21) if limit(k, 20) > 0.8)
     assert right <= 0.05 < 0.15 < wrong
+
+
+def test_ten_thousand_generated_inputs_give_a_certificate_or_a_clear_error():
+    rng = np.random.default_rng(0)
+    odd = [0, 1, 1, 0, 2, -1, 0.5, np.nan, np.inf, "a", None, True]
+    specs = [
+        "f1",
+        "recall >= 0.5",
+        "recall >> 1",
+        "tp",
+        "tp / (tp + fn)",
+        ["f1 >= 0.2", "npv <= 1"],
+        [],
+        3,
+        None,
+    ]
+
+    def column():
+        return [
+            odd[k]
+            for k in rng.integers(0, 2 if rng.random() < 0.7 else len(odd), rng.integers(0, 5))
+        ]
+
+    made = 0
+    for _ in range(10_000):
+        extra = {name: column() for name in ("frequency", "groups") if rng.random() < 0.15}
+        level = rng.choice([0.95, 0.95, 0.5, 1.0, -1.0, np.nan])
+        try:
+            found = certify(
+                column(), column(), specs[rng.integers(len(specs))], confidence_level=level, **extra
+            )
+        except (ValueError, TypeError) as error:
+            if not isinstance(error, TypeError) or "not supported between" not in str(error):
+                continue
+            raise
+        made += 1
+        assert found.lower <= found.upper or np.isnan(found.lower)
+    assert made > 100
