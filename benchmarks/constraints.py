@@ -41,7 +41,7 @@ def population(positives: float) -> np.ndarray:
 def bounds(name: str, samples: np.ndarray) -> np.ndarray:
     """The lower bound of each sample of counts; equal counts have equal bounds."""
     metric = anyloss.metric(name)
-    bound = lru_cache(None)(lambda cells: lower_bound(metric, np.array(cells), ALPHA, 0))
+    bound = lru_cache(None)(lambda cells: lower_bound(metric, np.array(cells), ALPHA))
     return np.array([bound(tuple(row)) for row in samples.tolist()])
 
 

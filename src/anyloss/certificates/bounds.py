@@ -6,7 +6,7 @@ The counts of independent rows are multinomial. There are four cases, by the for
 - `Share`: a rising function of one share, such as F1 of `tp / (tp + fn + fp)`. Given the number of
   rows that count, the share is binomial (Clopper and Pearson).
 - `Ratio`: another ratio of sums of cells, such as F2. `a / b >= v` is `E[a - v b] >= 0` for a
-  variable with at most four values, tested by betting (Waudby-Smith and Ramdas).
+  variable with at most four values, tested by betting (after Waudby-Smith and Ramdas).
 - `Region`: any other metric. Exact intervals of recall, specificity and prevalence hold jointly,
   and the bound is the least value of the metric over their box.
 
@@ -36,10 +36,10 @@ from anyloss._core.formula import CELLS
 from anyloss._core.intervals import evaluate, least_value
 from anyloss.metrics import Metric
 
-LARGEST_BET = 0.9  # the share of the wealth that one row can cost
+LARGEST_BET = 0.99  # the share of the wealth that one row can cost
+GRID = 2000  # values that a bound by betting is one of
 NEEDED_SIDE = 0.95  # the share of the error on the side where a rising or falling metric is least
 SMALLEST_P = 1e-9  # of a region; below it the bisection stops
-STEPS = 60  # of a bisection
 
 
 class Form(Protocol):
@@ -49,10 +49,10 @@ class Form(Protocol):
     def method(self) -> str:
         """The method in words."""
 
-    def lower(self, counts: Array, alpha: float, seed: int) -> float:
+    def lower(self, counts: Array, alpha: float) -> float:
         """The number that the metric exceeds with confidence `1 - alpha`."""
 
-    def p_value(self, counts: Array, value: float, alpha: float, seed: int) -> float:
+    def p_value(self, counts: Array, value: float) -> float:
         """The p-value of "the metric is below the value"."""
 
 
@@ -63,10 +63,10 @@ class Constant:
     value: float
     method: str = "the metric is constant"
 
-    def lower(self, counts: Array, alpha: float, seed: int) -> float:
+    def lower(self, counts: Array, alpha: float) -> float:
         return self.value
 
-    def p_value(self, counts: Array, value: float, alpha: float, seed: int) -> float:
+    def p_value(self, counts: Array, value: float) -> float:
         return 0.0 if self.value >= value else 1.0
 
 
@@ -87,11 +87,11 @@ class Share:
         rest = [x for x, is_in in zip(CELLS, self.outside, strict=True) if is_in]
         return f"Clopper-Pearson: {' + '.join(parts)} given {' + '.join(parts + rest)}"
 
-    def lower(self, counts: Array, alpha: float, seed: int) -> float:
+    def lower(self, counts: Array, alpha: float) -> float:
         share = binomial_lower(*self._numbers(counts), alpha)
         return (self.a * share + self.c * (1 - share)) / (self.b * share + self.d * (1 - share))
 
-    def p_value(self, counts: Array, value: float, alpha: float, seed: int) -> float:
+    def p_value(self, counts: Array, value: float) -> float:
         if value <= self.c / self.d:
             return 0.0
         if value > self.a / self.b:
@@ -106,12 +106,13 @@ class Share:
 
 @dataclass(frozen=True)
 class Ratio:
-    """The metric `sum(a cells) / sum(b cells)`, where the cells with `a = b = 0` do not occur.
+    """The metric `sum(a cells) / sum(b cells)`, where the cells with `a = b = 0` do not count.
 
-    The bets are those of Waudby-Smith and Ramdas (2024): each row is bet on, in random order, with
-    an amount that depends on the rows before it. The amounts do not depend on `v`, and a wealth
-    that one of them could make negative is lost. As `a - v b` falls in `v`, so does the wealth:
-    the p-value is monotone, and bisection inverts it.
+    If the metric is at most `v`, bets on `x = a - v b` do not gain on average: the product of
+    `1 + amount * x` over the rows has a mean of at most 1, and so has its mean over several
+    amounts. By Markov's inequality one over it is a p-value. It depends on the counts alone, not on
+    an order of the rows. A bound tests a fixed grid of values from below, up to the first one that
+    is not rejected, so that the p-value need not be monotone.
     """
 
     a: tuple[float, ...]
@@ -119,55 +120,35 @@ class Ratio:
 
     method = "betting (Waudby-Smith and Ramdas)"
 
-    def lower(self, counts: Array, alpha: float, seed: int) -> float:
-        bets = self._bets(counts, alpha, seed)
+    def lower(self, counts: Array, alpha: float) -> float:
         low, high = self._range()
-        if self._p_value(bets, high) <= alpha:
-            return high
-        least = low
-        for _ in range(STEPS):
-            middle = (low + high) / 2
-            low, high = (middle, high) if self._p_value(bets, middle) <= alpha else (low, middle)
-        return low if low > least else least
+        values = low + (high - low) * np.arange(1, GRID) / GRID
+        rejected = self._p_values(counts, values) <= alpha
+        passed = GRID - 1 if rejected.all() else int(rejected.argmin())
+        return float(values[passed - 1]) if passed else low
 
-    def p_value(self, counts: Array, value: float, alpha: float, seed: int) -> float:
+    def p_value(self, counts: Array, value: float) -> float:
         low, high = self._range()
         if not low < value <= high:
             return 0.0 if value <= low else 1.0
-        return self._p_value(self._bets(counts, alpha, seed), value)
+        return float(self._p_values(counts, np.array([value]))[0])
 
     def _range(self) -> tuple[float, float]:
         """The metric lies between the least and the largest quotient of its coefficients."""
         found = [x / y for x, y in zip(self.a, self.b, strict=True) if y]
         return min(found), max(found)
 
-    def _bets(self, counts: Array, alpha: float, seed: int) -> tuple[Array, Array, Array]:
-        """The coefficients of the rows in random order, and the amounts of the bets."""
-        a, b = np.array(self.a), np.array(self.b)
-        row = np.repeat(np.flatnonzero(b), counts[b > 0])
-        row = np.random.default_rng(seed).permutation(row)
-        x, y, inside = a[row], b[row], b > 0
-        top, unit = self._range()[1], b[inside].mean() / 2  # half a row of the best value
-        estimate = (top * unit + _before(x)) / (unit + _before(y))
-        values = a[inside] - estimate[:, None] * b[inside]
-        squares = _before(x * x) - 2 * estimate * _before(x * y) + estimate**2 * _before(y * y)
-        first = np.ptp(values, axis=1) ** 2 / 4
-        variance = (first + squares) / np.arange(1, len(row) + 1)
-        amount = np.sqrt(2 * np.log(1 / alpha) / (max(len(row), 1) * variance))
-        return x, y, np.minimum(amount, LARGEST_BET / -values.min(axis=1))
-
-    def _p_value(self, bets: tuple[Array, Array, Array], value: float) -> float:
-        x, y, amount = bets
-        worst = min(p - value * q for p, q in zip(self.a, self.b, strict=True) if q)
-        lost = np.flatnonzero(1 + amount * worst <= 0)
-        end = lost[0] if len(lost) else len(x)
-        wealth = np.log1p(amount[:end] * (x[:end] - value * y[:end])).cumsum()
-        return float(np.exp(-max(wealth.max(initial=0.0), 0.0)))
-
-
-def _before(x: Array) -> Array:
-    """The sum of the entries before each one."""
-    return np.concatenate([[0.0], x.cumsum()[:-1]])[: len(x)]
+    def _p_values(self, counts: Array, values: Array) -> Array:
+        b = np.array(self.b)
+        inside = b > 0
+        n = counts[inside]
+        x = np.array(self.a)[inside] - values[:, None] * b[inside]
+        kinds = max(1, int(np.ceil(np.log2(max(n.sum(), 1)) / 2)))
+        share = LARGEST_BET * 0.5 ** np.arange(kinds)  # of the wealth that the worst row costs
+        amount = share / -x.min(axis=1, keepdims=True)
+        wealth = np.log1p(amount[..., None] * x[:, None, :]) @ n
+        mean = np.logaddexp.reduce(wealth, axis=1) - np.log(kinds)
+        return np.exp(-np.maximum(mean, 0.0))
 
 
 @dataclass(frozen=True)
@@ -190,7 +171,7 @@ class Region:
         names = [name for name, used in zip(QUANTITIES, self.used, strict=True) if used]
         return f"exact joint intervals of {' and '.join(names)}"
 
-    def lower(self, counts: Array, alpha: float, seed: int) -> float:
+    def lower(self, counts: Array, alpha: float) -> float:
         tp, fn, fp, tn = (int(x) for x in counts)
         shares = ((tp, tp + fn), (tn, tn + fp), (tp + fn, tp + fn + fp + tn))
         alone = -np.expm1(np.log1p(-alpha) / sum(self.used)) if alpha < 1 else 1.0
@@ -205,13 +186,13 @@ class Region:
             box[k] = low, 1 - binomial_lower(total - number, total, alone - below)
         return least_value(self.function, box)
 
-    def p_value(self, counts: Array, value: float, alpha: float, seed: int) -> float:
+    def p_value(self, counts: Array, value: float) -> float:
         low, high = np.log(SMALLEST_P), 0.0
-        if self.lower(counts, 1 - 1e-9, seed) < value:
+        if self.lower(counts, 1 - 1e-9) < value:
             return 1.0
         while high - low > 0.01:
             middle = (low + high) / 2
-            holds = self.lower(counts, float(np.exp(middle)), seed) >= value
+            holds = self.lower(counts, float(np.exp(middle))) >= value
             low, high = (low, middle) if holds else (middle, high)
         return float(np.exp(high))
 
@@ -313,18 +294,16 @@ def _possible(counts: Array) -> list[Support]:
     return [support for support in SUPPORTS if all(map(operator.ge, support, seen))]
 
 
-def lower_bound(metric: Metric, counts: Array, alpha: float, seed: int, sign: int = 1) -> float:
+def lower_bound(metric: Metric, counts: Array, alpha: float, sign: int = 1) -> float:
     """The lower bound of a metric, or of its negative, whichever cells are possible."""
     possible = (form_of(metric, sign, support) for support in _possible(counts))
-    return min(form.lower(counts, alpha, seed) for form in possible)
+    return min(form.lower(counts, alpha) for form in possible)
 
 
-def p_value(
-    metric: Metric, counts: Array, value: float, alpha: float, seed: int, sign: int = 1
-) -> float:
+def p_value(metric: Metric, counts: Array, value: float, sign: int = 1) -> float:
     """The largest p-value of "the metric, or its negative, is below the value" over these sets."""
     possible = (form_of(metric, sign, support) for support in _possible(counts))
-    return max(form.p_value(counts, value, alpha, seed) for form in possible)
+    return max(form.p_value(counts, value) for form in possible)
 
 
 def method(metric: Metric) -> str:

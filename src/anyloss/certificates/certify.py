@@ -100,7 +100,7 @@ def certify(
             have no certificate.
         groups (array-like, optional): a group for each row, such as a patient with several rows.
             One random row of each group is used.
-        random_state (int): the seed of the order of bets and of the rows of groups. Default: 0.
+        random_state (int): the seed of the choice of the rows of groups. Default: 0.
 
     Shape:
         - `y_true`, `y_pred`, `frequency` and `groups`: `(n,)`, with at least one row.
@@ -135,21 +135,19 @@ def certify(
     counts = _counts(y_true, y_pred, frequency, groups, random_state)
     if is_constraint(metric):
         constraints = read_constraints(metric)  # type: ignore[arg-type]
-        return check_constraints(constraints, counts, confidence_level, random_state)
-    return bound_metric(find_metric(metric), counts, confidence_level, random_state)  # type: ignore[arg-type]
+        return check_constraints(constraints, counts, confidence_level)
+    return bound_metric(find_metric(metric), counts, confidence_level)  # type: ignore[arg-type]
 
 
-def bound_metric(
-    metric: Metric, counts: Array, confidence_level: float, seed: int = 0
-) -> Certificate:
+def bound_metric(metric: Metric, counts: Array, confidence_level: float) -> Certificate:
     """The certificate of a metric, from the counts `(4,)`."""
     _check_shares(metric)
     alpha = 1 - confidence_level
     return Certificate(
         statement=metric.name,
         score=float(metric(*counts.tolist())),
-        lower=lower_bound(metric, counts, alpha, seed) + 0.0,  # not -0.0
-        upper=0.0 - lower_bound(metric, counts, alpha, seed, sign=-1),
+        lower=lower_bound(metric, counts, alpha) + 0.0,  # not -0.0
+        upper=0.0 - lower_bound(metric, counts, alpha, sign=-1),
         p_value=np.nan,
         holds=None,
         confidence_level=confidence_level,
@@ -159,11 +157,11 @@ def bound_metric(
 
 
 def check_constraints(
-    constraints: tuple[Constraint, ...], counts: Array, confidence_level: float, seed: int = 0
+    constraints: tuple[Constraint, ...], counts: Array, confidence_level: float
 ) -> Certificate:
     """The certificate of constraints, from the counts `(4,)`."""
-    found = constraint_p_value(constraints, counts, confidence_level, seed)
-    one = bound_metric(constraints[0].metric, counts, confidence_level, seed)
+    found = constraint_p_value(constraints, counts)
+    one = bound_metric(constraints[0].metric, counts, confidence_level)
     single = len(constraints) == 1
     return Certificate(
         statement=" and ".join(map(str, constraints)),
@@ -178,9 +176,7 @@ def check_constraints(
     )
 
 
-def constraint_p_value(
-    constraints: tuple[Constraint, ...], counts: Array, confidence_level: float, seed: int = 0
-) -> float:
+def constraint_p_value(constraints: tuple[Constraint, ...], counts: Array) -> float:
     """The p-value of "one of the constraints is violated": the largest one, without a division.
 
     All constraints hold only if each of them does, so that each may be tested at the full error.
@@ -189,8 +185,7 @@ def constraint_p_value(
     for each in constraints:
         _check_shares(each.metric)
         sign = 1 if each.at_least else -1
-        value = sign * each.value
-        found.append(p_value(each.metric, counts, value, 1 - confidence_level, seed, sign))
+        found.append(p_value(each.metric, counts, sign * each.value, sign))
     return max(found)
 
 

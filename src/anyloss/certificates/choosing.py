@@ -72,7 +72,6 @@ def certified_threshold(
     constraints: ConstraintSpec,
     confidence_level: float = 0.95,
     candidates: int = 30,
-    random_state: int = 0,
 ) -> CertifiedThreshold:
     """Find the best threshold whose constraints hold on new data with a stated confidence.
 
@@ -90,7 +89,6 @@ def certified_threshold(
         constraints (str or list of str): constraints such as `"recall >= 0.9"`, which hold jointly.
         confidence_level (float): the confidence, between 0.5 and 1. Default: 0.95.
         candidates (int): the largest number of candidates. Default: 30.
-        random_state (int): the seed of the order of bets. Default: 0.
 
     Shape:
         - labels and scores: `(n,)` each, with at least one row.
@@ -123,39 +121,35 @@ def certified_threshold(
     scores = chosen(*cells[picked].T.astype(float))
     scores = np.broadcast_to(scores, picked.shape)
 
-    def tested_value(counts: Array) -> float:
-        return constraint_p_value(required, counts, confidence_level, random_state)
-
-    order = np.lexsort(np.stack([-scores, [tested_value(x) for x in cells[picked]]]))
+    order = np.lexsort(
+        np.stack([-scores, [constraint_p_value(required, x) for x in cells[picked]]])
+    )
     y, s = binary("labels", y_certifying), columns(y_certifying, scores_certifying, None)[1]
     tested, passed = list[int](), list[int]()
     for k in order:
         tested.append(k)
-        if tested_value(_counts_at(y, s, cuts[picked[k]])) > 1 - confidence_level:
+        if constraint_p_value(required, _counts_at(y, s, cuts[picked[k]])) > 1 - confidence_level:
             break
         passed.append(k)
     shown = max(passed, key=lambda k: float(scores[k])) if passed else tested[0]
     counts = _counts_at(y, s, cuts[picked[shown]])
     return CertifiedThreshold(
         threshold=float(cuts[picked[shown]]) if passed else None,
-        certificate=check_constraints(required, counts, confidence_level, random_state),
+        certificate=check_constraints(required, counts, confidence_level),
         tested=tuple(cuts[picked[tested]].tolist()),
         uncertified_threshold=float(cuts[picked[scores.argmax()]]),
-        rows_needed=None
-        if passed
-        else rows_needed(required, counts, confidence_level, random_state),
+        rows_needed=None if passed else rows_needed(required, counts, confidence_level),
     )
 
 
 def rows_needed(
-    constraints: tuple[Constraint, ...], counts: Array, confidence_level: float, seed: int = 0
+    constraints: tuple[Constraint, ...], counts: Array, confidence_level: float
 ) -> int | None:
     """About how many rows would certify the constraints, if more rows were like these."""
 
     def holds(rows: int) -> bool:
         scaled = np.rint(counts * (rows / counts.sum())).astype(np.int64)
-        value = constraint_p_value(constraints, scaled, confidence_level, seed)
-        return value <= 1 - confidence_level
+        return constraint_p_value(constraints, scaled) <= 1 - confidence_level
 
     rows = int(counts.sum())
     low, high = rows, 2 * rows
