@@ -334,3 +334,19 @@ if __name__ == "__main__":
         time.sleep(0.2)  # so that the kill comes within an epoch or while writing
 
     run(sys.argv[2], Path(sys.argv[1]) / "state.pt", report)
+
+
+def test_a_refinement_that_diverges_leaves_the_start():
+    torch.manual_seed(0)
+    x = torch.randn(200, 2)
+    batches = [(x, (x[:, 0] > 1).float())]
+    model = torch.nn.Linear(2, 1)
+    refine(model, batches, valid=batches, start_epochs=50, epochs=0)
+    before = {name: each.clone() for name, each in model.state_dict().items()}
+    with pytest.warns(UserWarning, match="no longer finite in epoch 1 of the refinement"):
+        found = refine(
+            model, batches, valid=batches, epochs=5,
+            optimizer=lambda parameters: torch.optim.SGD(parameters, lr=math.inf),
+        )  # fmt: skip
+    assert (found.share, found.end_score) == (0, found.start_score)
+    assert all(torch.equal(each, before[name]) for name, each in model.state_dict().items())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from functools import partial
@@ -20,6 +21,7 @@ from anyloss.torch.checkpoints import Checkpoint, is_first_rank
 from anyloss.torch.loss import AnyLoss
 from anyloss.torch.recipe import Refinement
 from anyloss.torch.refined import Epoch, RefinedModule
+from anyloss.torch.rows import NotFiniteError
 from anyloss.torch.snapshots import is_split
 from anyloss.torch.sync import ranks
 from anyloss.torch.training import (
@@ -195,11 +197,23 @@ class _Loop:
         for number in range(len(core.history) - others + 1, epochs + 1):
             if patience is not None and core.selection and core.selection.waited >= patience:
                 return
-            value = stage.epoch(loader, core.labels, loss, others + number)
-            score = math.nan
-            if name == "metric":
-                with stage.average.applied() if stage.average else nullcontext():
-                    score = core.end_epoch()
+            try:
+                value = stage.epoch(loader, core.labels, loss, others + number)
+                score = math.nan
+                if name == "metric":
+                    with stage.average.applied() if stage.average else nullcontext():
+                        score = core.end_epoch()
+            except NotFiniteError:
+                if name != "metric" or ranks(True, None) > 1:
+                    raise
+                warnings.warn(
+                    f"the logits are no longer finite in epoch {number} of the refinement, which "
+                    "ends here; what was best before is used. Use a lower learning rate "
+                    "(optimizer=) or max_norm=1.0",
+                    UserWarning,
+                    stacklevel=3,
+                )
+                return
             core.history.append(Epoch(name, number, value, score))
             self.file.save(core=core, stage=stage)
             self.show(name, number, epochs, value if math.isnan(score) else score)

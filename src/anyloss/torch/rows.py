@@ -203,10 +203,14 @@ def _check_labels(y: Tensor, weight: Tensor | None, labels: Labels) -> None:
         )
 
 
+class NotFiniteError(ValueError):
+    """Logits are not finite."""
+
+
 def check_finite(z: Tensor) -> None:
     """Refuse logits that are not finite."""
     if not z.isfinite().all():
-        raise ValueError("logits must be finite; got NaN or inf: check x and the learning rate")
+        raise NotFiniteError("logits must be finite; got NaN or inf: check x and the learning rate")
 
 
 @torch.no_grad()
