@@ -35,15 +35,16 @@ LOSSES = {
 class UNet(nn.Module):
     """A U-Net with two levels of eight and sixteen channels."""
 
-    def __init__(self) -> None:
+    def __init__(self, channels: int = 1, classes: int = 1) -> None:
         super().__init__()
-        self.down = nn.Sequential(nn.Conv2d(1, 8, 3, padding=1), nn.ReLU())
+        self.down = nn.Sequential(nn.Conv2d(channels, 8, 3, padding=1), nn.ReLU())
         self.inner = nn.Sequential(
             nn.MaxPool2d(2), nn.Conv2d(8, 16, 3, padding=1), nn.ReLU(),
             nn.MaxPool2d(2), nn.Conv2d(16, 16, 3, padding=1), nn.ReLU(),
             nn.Conv2d(16, 16, 3, padding=1), nn.ReLU(), nn.Upsample(scale_factor=4),
         )  # fmt: skip
-        self.out = nn.Sequential(nn.Conv2d(24, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 1, 1))
+        last = nn.Conv2d(8, classes, 1)
+        self.out = nn.Sequential(nn.Conv2d(24, 8, 3, padding=1), nn.ReLU(), last)
 
     def forward(self, x: Tensor) -> Tensor:
         first = self.down(x)
