@@ -126,7 +126,7 @@ def ldam(labels: Labels) -> Loss:
 
 
 class NormedLinear(nn.Module):
-    """The cosines of features and class vectors, as LDAM needs them; for one output a difference."""
+    """The cosines of features and class vectors, for LDAM; for one output their difference."""
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__()
@@ -173,7 +173,7 @@ def dice_and_cross_entropy(labels: Labels) -> Loss:
 
 
 def sigmoid_f1(labels: Labels) -> Loss:
-    """Macro soft F1 of a sigmoid per class (G. Bénédict et al., TMLR 2022), slope 1 and offset 0."""
+    """Macro soft F1 of a sigmoid per class (G. Bénédict et al., TMLR 2022), at its defaults."""
     dice = soft_dice(Labels("multilabel", labels.masks, labels.counts))
     return lambda z, y, passed: dice(z, F.one_hot(y, z.shape[1]).to(z), passed)
 
@@ -218,8 +218,9 @@ def fit(
     weight: Tensor | None = None,
 ) -> nn.Module:  # fmt: skip
     """Train a model by Adam; the loss also receives the share of the epochs that passed."""
-    optimizer, loader = torch.optim.Adam(model.parameters(), task.rate), Batches(
-        data, task.batch, seed, weight
+    optimizer, loader = (
+        torch.optim.Adam(model.parameters(), task.rate),
+        Batches(data, task.batch, seed, weight),
     )
     model.train()
     for epoch in range(epochs):
@@ -356,7 +357,11 @@ def judge(
     y = getattr(data, part).y
     if goal.per_sample:
         loss = any_loss(task, goal)
-        return lambda moved: loss.score(torch.tensor(moved).view(z.shape), y).item(), z.numpy(), None
+        return (
+            lambda moved: loss.score(torch.tensor(moved).view(z.shape), y).item(),
+            z.numpy(),
+            None,
+        )
     column, truth = columns(task, z, y)
     weight = row_weights(data, goal, part)
     rows = None if weight is None else weight.numpy()
@@ -388,7 +393,10 @@ def scores(name: str, task: Task, data: Data, goal: Goal, found: Result) -> dict
     score, column, _ = judge(task, data, goal, "test", found.test)
     if found.valid is None:
         return {"tuned": score(column)}
-    rules = {"untuned": score(column), "tuned": score(column - tuned(task, data, goal, found.valid))}
+    rules = {
+        "untuned": score(column),
+        "tuned": score(column - tuned(task, data, goal, found.valid)),
+    }
     if name == "cross-entropy" and task.kind != "binary":
         rules["adjusted"] = score(column - adjusted(task, data, goal, found.valid))
     return rules

@@ -76,7 +76,9 @@ class Batches:
         for rows in torch.randperm(len(y), generator=self.generator).split(self.size):
             if len(rows) > 1:
                 found = x[rows] if change is None else change(x[rows])
-                yield (found, y[rows]) if self.weight is None else (found, y[rows], self.weight[rows])
+                yield (
+                    (found, y[rows]) if self.weight is None else (found, y[rows], self.weight[rows])
+                )
 
 
 def class_weights(y: Tensor, shares: Tensor, wanted: Tensor) -> Tensor:
@@ -187,7 +189,9 @@ def multilabel(seed: int, folder: Path, name: str) -> Data:
     with np.load(folder / "multilabel" / f"{name}.npz") as given:
         x, y = given["X"].astype(np.float32), given["Y"].astype(np.float32)
     order = rng.permutation(len(y))
-    test, valid, train = np.split(order, [round(0.35 * len(y)), round((0.35 + VALID * 0.65) * len(y))])
+    test, valid, train = np.split(
+        order, [round(0.35 * len(y)), round((0.35 + VALID * 0.65) * len(y))]
+    )
     if not ((x == 0) | (x == 1)).all():
         x = scaled(x, train)
     found = [Rows(torch.tensor(x[rows]), torch.tensor(y[rows])) for rows in (train, valid, test)]
@@ -249,7 +253,9 @@ class WordNetwork(nn.Sequential):
 
     def __init__(self) -> None:
         super().__init__(
-            nn.EmbeddingBag(WORDS + 1, 32, mode="mean", padding_idx=0), nn.Dropout(0.3), *head(32, 1)
+            nn.EmbeddingBag(WORDS + 1, 32, mode="mean", padding_idx=0),
+            nn.Dropout(0.3),
+            *head(32, 1),
         )
 
 
@@ -328,7 +334,9 @@ TASKS = {
         {"F1": F1, "MCC": Goal("mcc")}, 12,
     ),
     "birds": Task(partial(multilabel, name="birds"), "multilabel", MACRO, **LABELS),
-    "corel5k": Task(partial(multilabel, name="corel5k"), "multilabel", MACRO, **LABELS | {"epochs": 30}),
+    "corel5k": Task(
+        partial(multilabel, name="corel5k"), "multilabel", MACRO, **LABELS | {"epochs": 30}
+    ),
     "enron": Task(
         partial(multilabel, name="enron"), "multilabel",
         {**MACRO, "micro-F1": Goal("f1", "micro")}, **LABELS,

@@ -1,0 +1,189 @@
+"""The tables of `deep.py`: scores, differences within a seed, and which aims are met."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+from deep_methods import METHODS
+from scipy.stats import t as student
+
+Key = tuple[str, str]  # a method and its decision rule
+Scores = dict[str, dict[Key, dict[int, float]]]  # by task and metric, by key, by seed
+
+ADJUSTED = ("cross-entropy", "adjusted")
+BASELINES = [*((name, "tuned") for name, x in METHODS.items() if not x.ours), ADJUSTED]
+REFINED = [(name, "tuned") for name in METHODS if name.startswith("refine")]
+SCRATCH = [name for name, x in METHODS.items() if x.ours and not name.startswith("refine")]
+OURS = [*REFINED, *((name, rule) for name in SCRATCH for rule in ("untuned", "tuned"))]
+DOCUMENTED = ("loss + 0.1 CE", "untuned")
+STARTS = {"refine": "cross-entropy", "refine, weighted start": "weighted cross-entropy"}
+
+
+class Difference(NamedTuple):
+    """The mean difference of two methods over the seeds of both, with a 95 % interval."""
+
+    mean: float
+    low: float
+    high: float
+    seeds: int
+
+    def __str__(self) -> str:
+        if self.seeds < 2:
+            return f"{self.mean:+.3f} (1 seed)"
+        return f"{self.mean:+.3f} [{self.low:+.3f}, {self.high:+.3f}]"
+
+
+def title(key: Key) -> str:
+    name, rule = key
+    if key == ADJUSTED:
+        return "post-hoc logit adjustment"
+    return f"{name}, tuned" if name in SCRATCH and rule == "tuned" else name
+
+
+def difference(cells: dict[Key, dict[int, float]], one: Key, other: Key) -> Difference | None:
+    """How much `one` is above `other`, None without a seed that has both.
+
+    >>> found = {("a", "tuned"): {0: 0.75, 1: 1.0}, ("b", "tuned"): {0: 0.5, 1: 0.5}}
+    >>> str(difference(found, ("a", "tuned"), ("b", "tuned")))
+    '+0.375 [-1.213, +1.963]'
+    """
+    both = sorted(cells.get(one, {}).keys() & cells.get(other, {}).keys())
+    if not both:
+        return None
+    found = np.array([cells[one][seed] - cells[other][seed] for seed in both])
+    mean, n = float(found.mean()), len(found)
+    if n < 2:
+        return Difference(mean, np.nan, np.nan, n)
+    half = float(student.ppf(0.975, n - 1) * found.std(ddof=1) / np.sqrt(n))
+    return Difference(mean, mean - half, mean + half, n)
+
+
+def differences(found: Scores, one: Key, other: Key) -> dict[str, Difference]:
+    pairs = {task: difference(cells, one, other) for task, cells in found.items()}
+    return {task: x for task, x in pairs.items() if x is not None}
+
+
+def markdown(head: list[str], rows: list[list[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines) + "\n"
+
+
+def tables(found: Scores, groups: dict[str, str]) -> str:
+    """All tables as Markdown; `groups` has the group of each task."""
+    parts = ["## The aims\n", aims(found), "## Ours against each baseline\n", summary(found)]
+    for group in dict.fromkeys(groups.values()):
+        part = {task: cells for task, cells in found.items() if groups[task] == group}
+        for rule, keys in (
+            ("tuned on the validation rows", [*OURS, *BASELINES]),
+            ("as trained (threshold 0.5, arg-max)", [(name, "untuned") for name in METHODS]),
+        ):
+            keys = [k for k in keys if k[1] != "untuned" or not rule.startswith("tuned")]
+            parts += [f"## Scores, {group}: the rule {rule}\n", score_table(part, keys)]
+    parts += [x for task, cells in found.items() for x in (f"## {task}\n", task_table(cells))]
+    return "\n".join(parts)
+
+
+def score_table(found: Scores, keys: list[Key]) -> str:
+    """The mean and deviation over the seeds; the best mean of a task in bold."""
+    rows = []
+    best = {
+        task: max((np.mean(list(cells[k].values())) for k in keys if k in cells), default=np.nan)
+        for task, cells in found.items()
+    }
+    for key in keys:
+        row = [cell(found[task].get(key), best[task]) for task in found]
+        rows += [[title(key), *row]] if any(row) else []
+    return markdown(["method", *found], rows)
+
+
+def cell(scores: dict[int, float] | None, best: float) -> str:
+    if not scores:
+        return ""
+    values = np.array(list(scores.values()))
+    mean = f"**{values.mean():.3f}**" if values.mean() >= best else f"{values.mean():.3f}"
+    spread = f" ± {values.std(ddof=1):.3f}" if len(values) > 1 else ""
+    return f"{mean}{spread} ({len(values)})"
+
+
+def task_table(cells: dict[Key, dict[int, float]]) -> str:
+    """Each of ours minus each baseline on one task, over the seeds."""
+    ours, others = ([k for k in keys if k in cells] for keys in (OURS, BASELINES))
+    rows = [
+        [title(one), *(str(difference(cells, one, other) or "") for other in others)]
+        for one in ours
+    ]
+    return markdown(["ours minus", *map(title, others)], rows)
+
+
+def summary(found: Scores) -> str:
+    """Mean difference over the tasks, and on how many tasks it is clearly above or below 0."""
+    rows = []
+    for one in OURS:
+        row = [title(one)]
+        for other in BASELINES:
+            pairs = list(differences(found, one, other).values())
+            above, below = sum(x.low > 0 for x in pairs), sum(x.high < 0 for x in pairs)
+            mean = np.mean([x.mean for x in pairs]) if pairs else np.nan
+            row.append(
+                f"{mean:+.3f}; {above} above, {below} below of {len(pairs)}" if pairs else ""
+            )
+        rows += [row] if any(row[1:]) else []
+    return markdown(["ours minus", *map(title, BASELINES)], rows)
+
+
+def aims(found: Scores) -> str:
+    """Which aims are met, and where they are missed."""
+    parts = [finished(found)]
+    for one in REFINED:
+        means = {
+            title(other): float(np.mean([x.mean for x in pairs.values()]))
+            for other in BASELINES
+            if (pairs := differences(found, one, other))
+        }
+        missed = [f"{name} ({mean:+.3f})" for name, mean in means.items() if mean <= 0]
+        aim = f"{title(one)} is ahead of every baseline on average"
+        parts.append(verdict(aim, missed, len(means)))
+    for name, start in STARTS.items():
+        parts.append(
+            never_below(
+                f"{name} is on no task clearly below {start} with its better rule",
+                {t: difference(x, (name, "tuned"), best_rule(x, start)) for t, x in found.items()},
+            )
+        )
+    parts.append(
+        never_below(
+            f"{title(DOCUMENTED)} is on no task clearly below cross-entropy with a tuned rule",
+            dict(differences(found, DOCUMENTED, ("cross-entropy", "tuned"))),
+        )
+    )
+    return "\n".join(parts) + "\n"
+
+
+def never_below(aim: str, pairs: Mapping[str, Difference | None]) -> str:
+    """The verdict on the tasks with an interval."""
+    judged = {task: x for task, x in pairs.items() if x and x.seeds > 1}
+    return verdict(aim, [f"{task} {x}" for task, x in judged.items() if x.high < 0], len(judged))
+
+
+def best_rule(cells: dict[Key, dict[int, float]], name: str) -> Key:
+    """The decision rule with the higher mean score."""
+    rules = [key for key in cells if key[0] == name and key != ADJUSTED]
+    return max(rules, key=lambda key: np.mean(list(cells[key].values())), default=(name, "tuned"))
+
+
+def verdict(aim: str, missed: list[str], judged: int) -> str:
+    if not judged:
+        return f"- {aim}: not measured yet."
+    return f"- {aim}: " + (f"**missed** by {'; '.join(missed)}." if missed else f"met ({judged}).")
+
+
+def finished(found: Scores) -> str:
+    """How many seeds the cells have, and a warning if some have fewer than others."""
+    counts = [len(seeds) for cells in found.values() for seeds in cells.values()]
+    if not counts:
+        return "Nothing is finished yet.\n"
+    low, high = min(counts), max(counts)
+    many = f"{low} to {high}, so the run is not finished" if low < high else f"{high}"
+    return f"{len(found)} tasks; seeds of each score: {many}.\n"
