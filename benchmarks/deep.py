@@ -37,7 +37,7 @@ from deep_tasks import TASKS, Task
 
 from anyloss._core.journal import Journal
 
-VERSION = 1  # of tasks and methods: a journal of another version is refused
+VERSION = 2  # of tasks and methods: a journal of another version is refused
 
 
 def unit(task: str, method: str, seed: int) -> str:

@@ -29,6 +29,7 @@ SMOOTH = 1e-5  # of Dice and Tversky, as in MONAI
 REFINED = 1 / 3  # of the epochs
 TAUS = np.linspace(0, 2, 21)  # factors of the log prior
 CUTS = np.linspace(-8, 8, 65)  # thresholds per image
+RESAMPLES = 15  # of the validation rows
 PIXELS = 50_000  # at most, to find offsets of several classes
 
 Loss = Callable[[Tensor, Tensor, float], Tensor]  # logits, labels, share of the epochs that passed
@@ -381,6 +382,18 @@ def tuned(task: Task, data: Data, goal: Goal, z: Tensor) -> Array:
     return target.offsets(column)[0]
 
 
+def averaged(task: Task, data: Data, goal: Goal, z: Tensor) -> Array:
+    """The mean of the best thresholds or offsets of resampled validation rows (bootstrap)."""
+    _, column, target = judge(task, data, goal, "valid", z)
+    assert target is not None
+    rng, found = np.random.default_rng(0), []
+    for _ in range(RESAMPLES):
+        rows = rng.integers(len(column), size=len(column))
+        drawn = target._replace(y=target.y[rows], weight=target.weight[rows])
+        found.append(drawn.offsets(column[rows])[0])
+    return np.mean(found, axis=0)
+
+
 def adjusted(task: Task, data: Data, goal: Goal, z: Tensor) -> Array:
     """The multiple of the log priors that is best on the validation rows (Menon et al., 2021)."""
     score, column, _ = judge(task, data, goal, "valid", z)
@@ -397,6 +410,8 @@ def scores(name: str, task: Task, data: Data, goal: Goal, found: Result) -> dict
         "untuned": score(column),
         "tuned": score(column - tuned(task, data, goal, found.valid)),
     }
+    if not task.masks:
+        rules["averaged"] = score(column - averaged(task, data, goal, found.valid))
     if name == "cross-entropy" and task.kind != "binary":
         rules["adjusted"] = score(column - adjusted(task, data, goal, found.valid))
     return rules
