@@ -21,6 +21,13 @@ DOCUMENTED = ("loss + 0.1 CE", "untuned")
 STARTS = {"refine": "cross-entropy", "refine, weighted start": "weighted cross-entropy"}
 
 
+RULES = {
+    "tuned": "tuned on the validation rows",
+    "averaged": "averaged over resamples of the validation rows",
+    "untuned": "as trained (threshold 0.5, arg-max)",
+}
+
+
 class Difference(NamedTuple):
     """The mean difference of two methods over the seeds of both, with a 95 % interval."""
 
@@ -73,15 +80,12 @@ def markdown(head: list[str], rows: list[list[str]]) -> str:
 def tables(found: Scores, groups: dict[str, str]) -> str:
     """All tables as Markdown; `groups` has the group of each task."""
     parts = ["## The aims\n", aims(found), "## Ours against each baseline\n", summary(found)]
+    parts += ["## Other decision rules against the tuned rule\n", rule_table(found)]
     for group in dict.fromkeys(groups.values()):
         part = {task: cells for task, cells in found.items() if groups[task] == group}
-        for rule, keys in (
-            ("tuned on the validation rows", [*OURS, *BASELINES]),
-            ("averaged over resampled validation rows", [(name, "averaged") for name in METHODS]),
-            ("as trained (threshold 0.5, arg-max)", [(name, "untuned") for name in METHODS]),
-        ):
-            keys = [k for k in keys if k[1] != "untuned" or not rule.startswith("tuned")]
-            parts += [f"## Scores, {group}: the rule {rule}\n", score_table(part, keys)]
+        for rule, words in RULES.items():
+            keys = [(name, rule) for name in METHODS] + [ADJUSTED] * (rule == "tuned")
+            parts += [f"## Scores, {group}: {words}\n", score_table(part, keys)]
     parts += [x for task, cells in found.items() for x in (f"## {task}\n", task_table(cells))]
     return "\n".join(parts)
 
@@ -119,19 +123,31 @@ def task_table(cells: dict[Key, dict[int, float]]) -> str:
 
 
 def summary(found: Scores) -> str:
-    """Mean difference over the tasks, and on how many tasks it is clearly above or below 0."""
-    rows = []
-    for one in OURS:
-        row = [title(one)]
-        for other in BASELINES:
-            pairs = list(differences(found, one, other).values())
-            above, below = sum(x.low > 0 for x in pairs), sum(x.high < 0 for x in pairs)
-            mean = np.mean([x.mean for x in pairs]) if pairs else np.nan
-            row.append(
-                f"{mean:+.3f}; {above} above, {below} below of {len(pairs)}" if pairs else ""
-            )
-        rows += [row] if any(row[1:]) else []
-    return markdown(["ours minus", *map(title, BASELINES)], rows)
+    """Each of ours minus each baseline, over the tasks."""
+    rows = [
+        [title(one), *(over_tasks(differences(found, one, other)) for other in BASELINES)]
+        for one in OURS
+    ]
+    return markdown(["ours minus", *map(title, BASELINES)], [row for row in rows if any(row[1:])])
+
+
+def over_tasks(pairs: Mapping[str, Difference]) -> str:
+    """The mean difference, and on how many tasks it is clearly above or below 0."""
+    if not pairs:
+        return ""
+    above, below = (sum(x.low > 0 for x in pairs.values()), sum(x.high < 0 for x in pairs.values()))
+    mean = np.mean([x.mean for x in pairs.values()])
+    return f"{mean:+.3f}; {above} above, {below} below of {len(pairs)}"
+
+
+def rule_table(found: Scores) -> str:
+    """Each decision rule minus the tuned one, over the tasks."""
+    others = [rule for rule in RULES if rule != "tuned"]
+    rows = [
+        [name, *(over_tasks(differences(found, (name, x), (name, "tuned"))) for x in others)]
+        for name in METHODS
+    ]
+    return markdown(["method", *(RULES[x] for x in others)], [row for row in rows if any(row[1:])])
 
 
 def aims(found: Scores) -> str:
