@@ -15,7 +15,7 @@ that was stopped goes on where it was. All tasks get seed 0 first, then seed 1, 
 several journals the results go to the first, and what is in the others is not done again, so that
 two runs can share the work. Prints Markdown.
 
-One seed of all tasks takes about 35 minutes of one core, five seeds three hours.
+One seed of all tasks takes about half an hour of one core, five seeds two and a half hours.
 """
 
 from __future__ import annotations

@@ -39,7 +39,6 @@ class Labels(NamedTuple):
     """What the losses know of the training rows: the task and how often each class occurs."""
 
     kind: str
-    masks: bool
     counts: Tensor  # `(classes,)`, or `(2, labels)` of negative and positive labels
 
     def one_hot(self, z: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
@@ -47,10 +46,6 @@ class Labels(NamedTuple):
         if self.kind != "multiclass":
             return (x.reshape(len(z), -1) if z.ndim == 1 else x for x in (z.sigmoid(), y))  # type: ignore[return-value]
         return z.softmax(1), F.one_hot(y, z.shape[1]).movedim(-1, 1).to(z)
-
-    def sum_axes(self, z: Tensor) -> tuple[int, ...]:
-        """The pixels of each image, or the rows of the batch."""
-        return tuple(range(2, z.ndim)) if self.masks else (0,)
 
 
 def labels_of(task: Task, data: Data) -> Labels:
@@ -60,7 +55,7 @@ def labels_of(task: Task, data: Data) -> Labels:
     else:
         columns = y.flatten()[:, None] if task.kind == "binary" else y
         counts = torch.stack([(1 - columns).sum(0), columns.sum(0)])
-    return Labels(task.kind, task.masks, counts.clamp(min=1).float())
+    return Labels(task.kind, counts.clamp(min=1).float())
 
 
 def entropies(z: Tensor, y: Tensor) -> Tensor:
@@ -149,14 +144,14 @@ def normed(network: nn.Module) -> nn.Module:
 
 
 def soft_dice(labels: Labels, alpha: float = 0.5, beta: float = 0.5) -> Loss:
-    """Dice of the probabilities (F. Milletari et al., 3DV 2016), per image for masks; with weights
-    it is Tversky (S. S. M. Salehi et al., MLMI 2017). With labels it is sigmoidF1 at its defaults
-    (G. Bénédict et al., TMLR 2022).
+    """Dice of the probabilities (F. Milletari et al., 3DV 2016), counted over the batch as in
+    nnU-Net; with weights it is Tversky (S. S. M. Salehi et al., MLMI 2017). With labels it is
+    sigmoidF1 at its defaults (G. Bénédict et al., TMLR 2022).
     """
 
     def loss(z: Tensor, y: Tensor, passed: float) -> Tensor:
         p, t = labels.one_hot(z, y)
-        axes = labels.sum_axes(z)
+        axes = (0, *range(2, p.ndim))
         tp, fp, fn = (x.sum(axes) for x in (p * t, p * (1 - t), (1 - p) * t))
         return (1 - (tp + SMOOTH) / (tp + alpha * fp + beta * fn + SMOOTH)).mean()
 
@@ -175,7 +170,7 @@ def dice_and_cross_entropy(labels: Labels) -> Loss:
 
 def sigmoid_f1(labels: Labels) -> Loss:
     """Macro soft F1 of a sigmoid per class (G. Bénédict et al., TMLR 2022), at its defaults."""
-    dice = soft_dice(Labels("multilabel", labels.masks, labels.counts))
+    dice = soft_dice(Labels("multilabel", labels.counts))
     return lambda z, y, passed: dice(z, F.one_hot(y, z.shape[1]).to(z), passed)
 
 

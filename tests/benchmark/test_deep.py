@@ -37,8 +37,8 @@ def test_dice_tversky_and_focal_have_the_values_of_monai(methods, masks):
     from monai.losses import DiceCELoss, DiceLoss, FocalLoss, TverskyLoss
 
     z, y = masks
-    labels = methods.Labels("multiclass", True, torch.bincount(y.flatten()).float())
-    options = {"softmax": True, "to_onehot_y": True}
+    labels = methods.Labels("multiclass", torch.bincount(y.flatten()).float())
+    options = {"softmax": True, "to_onehot_y": True, "batch": True}
     for ours, theirs in (
         (methods.soft_dice, DiceLoss(**options)),
         (methods.dice_and_cross_entropy, DiceCELoss(**options)),
@@ -46,7 +46,7 @@ def test_dice_tversky_and_focal_have_the_values_of_monai(methods, masks):
     ):
         expected = theirs(z, y[:, None]).item()
         assert ours(labels)(z, y, 0.0).item() == pytest.approx(expected, abs=1e-6)
-    one = methods.Labels("binary", True, torch.ones(2, 1))
+    one = methods.Labels("binary", torch.ones(2, 1))
     column, truth = z[:, :1], (y[:, None] == 1).float()
     expected = FocalLoss(gamma=2.0)(column, truth).item()
     assert methods.focal(one)(column, truth, 0.0).item() == pytest.approx(expected, abs=1e-6)
@@ -55,11 +55,11 @@ def test_dice_tversky_and_focal_have_the_values_of_monai(methods, masks):
 def test_weighted_cross_entropy_weighs_as_scikit_learn_does(methods):
     y = torch.tensor([0, 0, 0, 1, 2, 2])
     z = torch.randn(6, 3, generator=torch.Generator().manual_seed(0))
-    labels = methods.Labels("multiclass", False, torch.bincount(y).float())
+    labels = methods.Labels("multiclass", torch.bincount(y).float())
     rows = torch.nn.functional.cross_entropy(z, y, reduction="none")
     expected = (torch.tensor(compute_sample_weight("balanced", y.numpy())) * rows).mean().item()
     assert methods.weighted_cross_entropy(labels)(z, y, 0.0).item() == pytest.approx(expected)
-    binary = methods.Labels("binary", False, torch.tensor([[4.0], [2.0]]))
+    binary = methods.Labels("binary", torch.tensor([[4.0], [2.0]]))
     column, truth = z[:, 0], (y == 2).float()
     rows = torch.nn.functional.binary_cross_entropy_with_logits(column, truth, reduction="none")
     expected = (torch.tensor(compute_sample_weight("balanced", truth.numpy())) * rows).mean().item()
@@ -70,7 +70,7 @@ def test_weighted_cross_entropy_weighs_as_scikit_learn_does(methods):
 def test_lovasz_is_the_jaccard_loss_of_certain_decisions(methods, masks):
     z, y = masks
     certain = 1000.0 * torch.nn.functional.one_hot(z.argmax(1), 4).movedim(-1, 1)
-    labels = methods.Labels("multiclass", True, torch.ones(4))
+    labels = methods.Labels("multiclass", torch.ones(4))
     expected = 1 - jaccard_score(y.flatten(), z.argmax(1).flatten(), average="macro")
     assert methods.lovasz(labels)(certain, y, 0.0).item() == pytest.approx(expected, abs=1e-5)
 
@@ -79,8 +79,8 @@ def test_ldam_of_two_classes_is_that_of_their_difference(methods):
     g = torch.Generator().manual_seed(0)
     z, y = torch.randn(9, 2, generator=g), torch.tensor([0, 1, 0] * 3)
     counts = torch.tensor([6.0, 3.0])
-    several = methods.ldam(methods.Labels("multiclass", False, counts))
-    one = methods.ldam(methods.Labels("binary", False, counts[:, None]))
+    several = methods.ldam(methods.Labels("multiclass", counts))
+    one = methods.ldam(methods.Labels("binary", counts[:, None]))
     for passed in (0.0, 0.9):
         expected = several(z, y, passed).item()
         assert one(z[:, 1] - z[:, 0], y.float(), passed).item() == pytest.approx(expected)
