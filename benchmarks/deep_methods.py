@@ -274,7 +274,8 @@ def train_refined(
     refined = refine(
         deepcopy(model), Batches(data, task.batch, seed + 1000), goal.metric,
         valid=list(zip(*(part.split(500) for part in data.valid), strict=True)),
-        average=goal.average, optimizer=partial(torch.optim.Adam, lr=task.rate), epochs=last,
+        average=goal.average, optimizer=partial(torch.optim.Adam, lr=task.rate), start_epochs=0,
+        epochs=last,
         **options,
     )  # fmt: skip
     decided = torch.cat([refined.predict(part) for part in data.test.x.split(500)])
