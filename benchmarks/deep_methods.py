@@ -29,7 +29,6 @@ SMOOTH = 1e-5  # of Dice and Tversky, as in MONAI
 REFINED = 1 / 3  # of the epochs
 TAUS = np.linspace(0, 2, 21)  # factors of the log prior
 CUTS = np.linspace(-8, 8, 65)  # thresholds per image
-RESAMPLES = 15  # of the validation rows
 PIXELS = 50_000  # at most, to find offsets of several classes
 
 Loss = Callable[[Tensor, Tensor, float], Tensor]  # logits, labels, share of the epochs that passed
@@ -382,12 +381,7 @@ def averaged(task: Task, data: Data, goal: Goal, z: Tensor) -> Array:
     """The mean of the best thresholds or offsets of resampled validation rows (bootstrap)."""
     _, column, target = judge(task, data, goal, "valid", z)
     assert target is not None
-    rng, found = np.random.default_rng(0), []
-    for _ in range(RESAMPLES):
-        rows = rng.integers(len(column), size=len(column))
-        drawn = target._replace(y=target.y[rows], weight=target.weight[rows])
-        found.append(drawn.offsets(column[rows])[0])
-    return np.mean(found, axis=0)
+    return target.averaged_offsets(column)
 
 
 def adjusted(task: Task, data: Data, goal: Goal, z: Tensor) -> Array:

@@ -15,6 +15,7 @@ from torch.utils.data import DataLoader, TensorDataset
 import anyloss
 from anyloss._core.shapes import Layout
 from anyloss.decisions.search import best_offsets
+from anyloss.recipe.target import new_target
 from anyloss.steps import Amplified
 from anyloss.torch import AnyLoss, judge
 from anyloss.torch.refined import RefinedModule
@@ -23,6 +24,13 @@ from anyloss.torch.rows import read_labels
 
 torch.set_num_threads(1)
 quick = partial(refine, start_epochs=8, epochs=4, optimizer=partial(torch.optim.Adam, lr=0.05))
+
+
+@pytest.fixture(autouse=True)
+def best_thresholds(request, monkeypatch):
+    """The best thresholds of all rows, which other libraries can confirm, without resampling."""
+    if "resampled" not in request.node.name:
+        monkeypatch.setattr(judge, "RESAMPLES", 0)
 
 
 def blobs(n=300, classes=2, seed=0, shares=None):
@@ -859,3 +867,13 @@ def test_maps_of_several_sizes():
     assert refined.end_score == pytest.approx(f1_score(truth, found))
     with pytest.raises(ValueError, match="all maps must have one size.*ignore_index"):
         quick(Pixels(linear()), pairs, per_sample=True)
+
+
+def test_the_threshold_of_resampled_rows_is_used():
+    x, y = rare()
+    refined = quick(linear(), [(x, y)], valid=[(x, y)])
+    logits = refined.members[0](x).detach().double().numpy()
+    expected = new_target(y.numpy(), "f1", "binary").averaged_offsets(logits)
+    assert refined.threshold_.item() == pytest.approx(expected.item(), rel=1e-5)
+    assert refined.end_score == pytest.approx(f1_score(y, refined.predict(x)))
+    assert refined.end_score >= refined.start_score

@@ -26,6 +26,8 @@ from anyloss.recipe.skeleton import HeldOutScores
 from anyloss.steps import Hard, Step, Uniform
 from anyloss.thresholds import best_threshold
 
+RESAMPLES = 15  # of the rows, whose best offsets are averaged
+
 
 class Target(NamedTuple):
     """Labels `(samples, classes)`, weights, the metric, and the meaning of the columns."""
@@ -48,6 +50,30 @@ class Target(NamedTuple):
         found = best_threshold(y[:, -1], column, self.metric, weight=self.weight)
         at = np.array([found.threshold])
         return (at if task == "binary" else np.append(0.0, at)), found.score
+
+    def averaged_offsets(self, z: Array, resamples: int = RESAMPLES) -> Array:
+        """The mean of the best offsets of resampled rows, which vary less from sample to sample.
+
+        How often a row is drawn is a Poisson number whose mean is its weight, so that a weight of 2
+        is the row twice; the order of the rows does not matter. A draw counts for a class if it has
+        samples with and without it. Where no draw does, the best offset of all rows is used.
+        """
+        best = self.offsets(z)[0]
+        order = np.lexsort((*z.T, *self.y.T))
+        y, z, ends = self.y[order], z[order], np.cumsum(self.weight[order])
+        rng, total, number = np.random.default_rng(0), np.zeros_like(best), np.zeros_like(best)
+        for _ in range(resamples):
+            points = ends[-1] * rng.random(rng.poisson(ends[-1]))
+            times = np.bincount(np.searchsorted(ends, points, side="right"), minlength=len(z))
+            rows = times > 0
+            drawn = self._replace(y=y[rows], weight=times[rows].astype(float))
+            positives = drawn.weight @ drawn.y
+            served = (positives > 0) & (positives < drawn.weight.sum())
+            if served.any():
+                found = drawn.offsets(z[rows])[0]
+                served = np.resize(served, len(found)) & np.isfinite(found)
+                total, number = total + np.where(served, found, 0.0), number + served
+        return np.where((number > 0) & np.isfinite(best), total / np.maximum(number, 1), best)
 
     def score(self, decision: Array) -> float:
         """The metric of decision values: a class is predicted above 0, or by arg-max."""

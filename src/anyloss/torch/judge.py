@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from anyloss.recipe.skeleton import HeldOutScores
-from anyloss.recipe.target import new_target
+from anyloss.recipe.target import RESAMPLES, new_target
 from anyloss.steps import Uniform
 from anyloss.torch.loss import AnyLoss
 from anyloss.torch.refined import shifted
@@ -79,9 +79,10 @@ class Judge:
         return max(found)
 
     def threshold(self, rows: Rows) -> Tensor:
-        """The threshold of each class with the best metric, in turn where there are several.
+        """The threshold of each class for the metric, in turn where there are several.
 
-        It is tuned on at most `TUNED_NUMBERS` logits, which are drawn with a fixed seed.
+        It is the mean of the best thresholds of resampled rows, of which there are fewer where
+        there are many logits. Of more than `TUNED_NUMBERS` some are drawn with a fixed seed.
         """
         if self.labels.layout.per_sample:
             return self._threshold_of_samples(rows)
@@ -90,7 +91,8 @@ class Judge:
         one_hot = F.one_hot(y.long(), lay.classes) if lay.task == "multiclass" else y
         columns, weight = one_hot.reshape(len(z), -1).double().numpy(), w.double().numpy()
         target = self.target._replace(y=columns, weight=weight)
-        offsets, _ = target.offsets(z.reshape(len(z), -1).numpy())
+        resamples = min(RESAMPLES, TUNED_NUMBERS // max(1, z.numel()) - 1)
+        offsets = target.averaged_offsets(z.reshape(len(z), -1).numpy(), resamples)
         return torch.tensor(offsets, dtype=rows.z.dtype, device=rows.z.device)
 
     def _drawn(self, rows: Rows) -> tuple[Tensor, Tensor, Tensor]:

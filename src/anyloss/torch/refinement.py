@@ -55,11 +55,11 @@ def refine(
     """Train a model further for a metric, and keep what is best on the validation rows.
 
     The model is trained in place, from the weights that it has: for `1 - metric` of the soft
-    counts of each batch, at the best threshold of its start, plus `cross_entropy` times the
+    counts of each batch, at the tuned threshold of its start, plus `cross_entropy` times the
     class-weighted cross-entropy. Then the validation rows decide between the refined weights of the
     best epoch, their mean with those of the start (batch norms are estimated again over a pass of
-    `loader`), and the start, each with its own best threshold. The result is never worse on these
-    rows than the start with its best threshold.
+    `loader`), and the start, each with its own tuned threshold: the mean of the best thresholds of
+    resampled rows. The result is never worse on these rows than the start with its tuned threshold.
 
     With an initialised process group the ranks exchange counts, validation rows and decisions, so
     that the result is that of one process with all rows. The model is wrapped in DDP or FSDP2
