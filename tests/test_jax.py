@@ -14,7 +14,13 @@ jax = pytest.importorskip("jax")
 import jax.numpy as jnp  # noqa: E402
 from jax.sharding import Mesh, PartitionSpec  # noqa: E402
 
-from anyloss.jax import any_loss, score, soft_score  # noqa: E402
+from anyloss.jax import (  # noqa: E402
+    any_loss,
+    new_multipliers,
+    score,
+    soft_score,
+    update_multipliers,
+)
 
 RNG = np.random.default_rng(3)
 Z = RNG.normal(size=64).astype(np.float32)
@@ -271,3 +277,73 @@ def test_binary_scores_of_any_shape(weight, per_sample):
     found, ours = jax.value_and_grad(partial(any_loss, **given))(z, y)
     assert found == pytest.approx(1 - expected, abs=1e-6)
     assert np.asarray(ours) == pytest.approx(-gradient, abs=1e-6)
+
+
+def test_the_lagrangian_and_its_gradient_agree_with_pytorch():
+    torch = pytest.importorskip("torch")
+    from anyloss.torch import AnyLoss
+
+    constraints = ["recall >= 0.9", "fp / (fp + tn) <= 0.2"]
+    state = jnp.array([[0.75, 2.5], [0.0, 0.0]])
+    found, gradient = jax.value_and_grad(
+        lambda z: any_loss(z, Y, "precision", constraints=constraints, multipliers=state)
+    )(Z)
+    loss = AnyLoss("precision", constraints=constraints)
+    loss.constraints.state.copy_(torch.tensor(state.tolist()))
+    z = torch.tensor(Z, requires_grad=True)
+    value = loss(z, torch.tensor(Y))
+    value.backward()
+    assert float(found) == pytest.approx(value.item(), abs=1e-6)
+    assert np.asarray(gradient) == pytest.approx(z.grad.numpy(), abs=1e-7)
+    moved = jax.jit(update_multipliers, static_argnames="constraints")(
+        state, Z, Y, constraints=tuple(constraints)
+    )
+    assert np.asarray(moved) == pytest.approx(loss.constraints.state.numpy(), abs=1e-6)
+
+
+def test_a_jitted_training_under_a_constraint_reaches_the_known_optimum():
+    """Precision of one score is best where recall is just enough."""
+    y = (np.arange(2000) % 4 == 0).astype(np.float32)
+    x = (np.random.default_rng(2).normal(size=2000) + 1.5 * y).astype(np.float32)
+
+    @jax.jit
+    def step(weights, state):
+        def loss(w):
+            return any_loss(
+                w[0] * x + w[1], y, "precision", constraints="recall >= 0.9", multipliers=state
+            )
+
+        logits = weights[0] * x + weights[1]
+        state = update_multipliers(state, logits, y, "recall >= 0.9")
+        return weights - 0.3 * jax.grad(loss)(weights), state
+
+    weights, state = jnp.array([1.0, 0.0]), new_multipliers("recall >= 0.9")
+    for _ in range(600):
+        weights, state = step(weights, state)
+    assert (weights[0] * x + weights[1] > 0)[y > 0].mean() == pytest.approx(0.9, abs=0.02)
+
+
+def test_multipliers_of_samples_on_two_devices_are_those_of_the_whole_batch():
+    mesh = Mesh(np.array(jax.devices()[:2]), "samples")
+    state = new_multipliers("recall >= 0.9")
+    split = jax.shard_map(
+        partial(update_multipliers, constraints="recall >= 0.9", axis_name="samples"),
+        mesh=mesh, in_specs=(P(), P("samples"), P("samples")), out_specs=P(),
+    )  # fmt: skip
+    whole = update_multipliers(state, Z, Y, "recall >= 0.9")
+    assert np.asarray(split(state, Z, Y)) == pytest.approx(np.asarray(whole), abs=1e-6)
+    assert whole[0, 0] > 0
+
+
+def test_constraints_and_multipliers_belong_together():
+    state = new_multipliers("recall >= 0.9")
+    with pytest.raises(ValueError, match="got no multipliers"):
+        any_loss(Z, Y, constraints="recall >= 0.9")
+    with pytest.raises(ValueError, match="got no constraints"):
+        any_loss(Z, Y, multipliers=state)
+    with pytest.raises(ValueError, match=r"must have the shape \(2, 2\)"):
+        any_loss(Z, Y, constraints=["recall >= 0.9", "npv >= 0.5"], multipliers=state)
+    with pytest.raises(ValueError, match="constraints are for two classes"):
+        any_loss(
+            np.zeros((4, 3)), np.array([0, 1, 2, 0]), constraints="npv >= 1", multipliers=state
+        )

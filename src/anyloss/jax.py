@@ -26,8 +26,16 @@ from jax.typing import ArrayLike
 
 from anyloss._core.backend import NUMPY, Backend
 from anyloss._core.choices import Activation, Options, PerSample, Task
-from anyloss._core.counts import Counts, count, cross_entropy_sums, shaped_counts
+from anyloss._core.constraints import Constraint, ConstraintSpec, read_constraints
+from anyloss._core.counts import (
+    Counts,
+    class_counts,
+    count,
+    cross_entropy_sums,
+    shaped_counts,
+)
 from anyloss._core.documents import documented, inherits_sections
+from anyloss._core.lagrangian import check_constrained, check_two_classes, lagrangian, moved
 from anyloss._core.options import FunctionSettings, Settings, make_settings, shows_options_of
 from anyloss._core.scoring import averaged, check_finite, score_parts, whole_loss, whole_score
 from anyloss._core.shapes import (
@@ -43,7 +51,14 @@ from anyloss._core.shapes import (
 from anyloss.metrics import Metric, MetricSpec
 from anyloss.steps import Step
 
-__all__ = ["any_loss", "score", "soft_counts", "soft_score"]
+__all__ = [
+    "any_loss",
+    "new_multipliers",
+    "score",
+    "soft_counts",
+    "soft_score",
+    "update_multipliers",
+]
 
 AxisName = str | tuple[str, ...]
 
@@ -81,6 +96,7 @@ jax.tree_util.register_dataclass(Counts, ["tp", "fn", "fp", "tn"], [])  # `jit` 
 def any_loss(
     logits: ArrayLike, labels: ArrayLike, metric: MetricSpec | Metric = "f1", *,
     weight: ArrayLike | None = None, axis_name: AxisName | None = None,
+    constraints: ConstraintSpec | None = None, multipliers: ArrayLike | None = None,
     **options: Unpack[FunctionSettings],
 ) -> Array:  # fmt: skip
     """One minus a soft metric of the confusion matrix, a loss that trains for this metric.
@@ -98,6 +114,11 @@ def any_loss(
         axis_name (str or tuple of str, optional): the mesh axis over which the samples are split,
             inside `shard_map` or `pmap`. The counts are summed over it, so that every device
             computes the loss of the undivided batch.
+        constraints (str or list of str, optional): constraints for two classes, such as
+            `"recall >= 0.9"`, each a metric (a name or a formula), `>=` or `<=`, and a number. The
+            loss is then one minus the Lagrangian of the soft metric and the soft constraints.
+        multipliers (array, optional): the multipliers of the constraints: `new_multipliers` makes
+            them, and `update_multipliers` moves them after each batch.
 
     Shape:
         - logits: `(n,)` or `(n, 1, ...)` for binary decisions (any shape with `task="binary"`),
@@ -133,6 +154,8 @@ def any_loss(
     """
     settings = make_settings(metric, **options)
     samples, checked = _samples(logits, labels, weight, settings)
+    if constraints is not None or multipliers is not None:
+        settings = _constrained(settings, samples, constraints, multipliers)
     loss = _mean(samples, checked, axis_name, settings, "loss")
     if settings.cross_entropy:
         backend = _backend_of(samples)
@@ -153,6 +176,11 @@ def soft_score(
     """The metric of the soft decisions, `metric(tp, fn, fp, tn)` of soft counts.
 
     It is one minus `any_loss` of the form `"linear"` without cross-entropy, and has a gradient.
+
+    Args:
+        logits (array): the scores: logits, or probabilities with `from_logits=False`.
+        labels (array): the labels.
+        axis_name (str or tuple of str, optional): as in `any_loss`.
 
     Returns:
         Array: the score, a scalar, or one score per class with `average=None`.
@@ -177,6 +205,11 @@ def score(
 
     It equals scikit-learn's function of the same name (docs/metrics.md), and it has no gradient.
 
+    Args:
+        logits (array): the scores: logits, or probabilities with `from_logits=False`.
+        labels (array): the labels.
+        axis_name (str or tuple of str, optional): as in `any_loss`.
+
     Returns:
         Array: the score, a scalar, or one score per class with `average=None`.
 
@@ -187,6 +220,103 @@ def score(
     """
     settings = make_settings(metric, **options)
     return _mean(*_samples(logits, labels, weight, settings), axis_name, settings, "score")
+
+
+def new_multipliers(constraints: ConstraintSpec) -> Array:
+    """The multipliers of constraints before the first batch: zeros.
+
+    The first row has the multipliers of the next loss, the second one the running sums behind them.
+
+    Args:
+        constraints (str or list of str): the constraints of `any_loss`.
+
+    Shape:
+        - output: `(2, constraints)`.
+
+    Returns:
+        Array: the state for `any_loss` and `update_multipliers`.
+
+    Raises:
+        ValueError: if a constraint is not valid.
+
+    Examples:
+        >>> new_multipliers(["recall >= 0.9", "specificity >= 0.8"]).shape
+        (2, 2)
+    """
+    return jnp.zeros((2, len(read_constraints(constraints))))
+
+
+@inherits_sections(any_loss)
+@shows_options_of(make_settings)
+def update_multipliers(
+    multipliers: ArrayLike, logits: ArrayLike, labels: ArrayLike, constraints: ConstraintSpec, *,
+    weight: ArrayLike | None = None, axis_name: AxisName | None = None,
+    **options: Unpack[FunctionSettings],
+) -> Array:  # fmt: skip
+    """The multipliers after a batch, from the hard decisions of the batch.
+
+    A multiplier rises while its constraint is violated, and falls while it has room.
+
+    Args:
+        multipliers (array): those before the batch.
+        logits (array): the scores: logits, or probabilities with `from_logits=False`.
+        labels (array): the labels.
+        constraints (str or list of str): the constraints of `any_loss`.
+        axis_name (str or tuple of str, optional): as in `any_loss`.
+
+    Shape:
+        - logits, labels, weight: as in `any_loss`.
+        - multipliers and output: `(2, constraints)`.
+
+    Returns:
+        Array: the multipliers for the next batch.
+
+    Examples:
+        >>> logits, labels = jnp.array([2.0, -1.0, 0.5, -2.0]), jnp.array([1, 1, 0, 0])
+        >>> state = new_multipliers("recall >= 0.9")
+        >>> loss = any_loss(logits, labels, constraints="recall >= 0.9", multipliers=state)
+        >>> state = update_multipliers(state, logits, labels, "recall >= 0.9")
+        >>> print(round(state[0, 0].item(), 4))
+        1.72
+    """
+    settings, required = make_settings(**options), read_constraints(constraints)
+    check_constrained(settings)
+    samples, _ = _samples(logits, labels, weight, settings)
+    check_two_classes(samples.layout)
+    backend = _backend(samples.scores.dtype)
+    counts = _count(samples, settings.steps[0].hard(), settings.options)
+    cells = tuple(x.reshape(()) for x in class_counts(counts, samples.layout, backend))
+    cells = cells if axis_name is None else _sum(cells, axis_name)
+    before = _multipliers(multipliers, required)
+    return jnp.stack([jnp.stack(x) for x in moved(list(before[1]), required, cells, backend)])
+
+
+def _constrained(
+    settings: Settings, samples: Samples, constraints: ConstraintSpec | None,
+    multipliers: ArrayLike | None,
+) -> Settings:  # fmt: skip
+    """The settings with the Lagrangian in place of the metric."""
+    if constraints is None or multipliers is None:
+        missing = "constraints" if constraints is None else "multipliers"
+        raise ValueError(
+            "constraints= and multipliers= belong together, as in constraints='recall >= 0.9', "
+            "multipliers=new_multipliers('recall >= 0.9'); got no " + missing
+        )
+    required = read_constraints(constraints)
+    check_constrained(settings)
+    check_two_classes(samples.layout)
+    now = jax.lax.stop_gradient(_multipliers(multipliers, required)[0])
+    return settings._replace(metric=lagrangian(settings.metric, required, list(now)))
+
+
+def _multipliers(given: ArrayLike, constraints: tuple[Constraint, ...]) -> Array:
+    found = _numbers("multipliers", given)
+    if found.shape != (2, len(constraints)):
+        raise ValueError(
+            f"multipliers must have the shape (2, {len(constraints)}), as new_multipliers makes "
+            f"them; got {found.shape}"
+        )
+    return found
 
 
 @documented

@@ -86,6 +86,8 @@ CASES = {
     "average precision": ("column", {"loss": AveragePrecisionLoss, "weight": True}),
 }
 
+CONSTRAINED = {"constraints": ["recall >= 0.9", "precision >= 0.5"], "memory": 0.5}
+
 ACCUMULATED = (
     "cross-entropy",
     "masks, samples alike",
@@ -184,20 +186,20 @@ def accumulated(case, rank, ranks, wrap=DistributedDataParallel):
     return torch.cat([value.reshape(1), *(flat(p.grad) for p in model.parameters())])
 
 
-def trained(rank, ranks, dtype, memory=None):
-    """The weights after 100 steps over batches of 24 rows."""
+def trained(rank, ranks, dtype, **given):
+    """The weights after 100 steps over batches of 24 rows, and the multipliers if there are any."""
     x, y, _ = data("column", dtype)
     model = Net("column").to(dtype)
     model = model if ranks == 1 else DistributedDataParallel(model)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-    loss = AnyLoss("f1", memory=memory)
+    loss = AnyLoss("f1", **given)
     for step in range(100):
         order = torch.randperm(ROWS, generator=torch.Generator().manual_seed(step))
         mine, target = shard(rank, ranks, x[order], y[order])
         optimizer.zero_grad()
         loss(model(mine), target).backward()
         optimizer.step()
-    return torch.cat([flat(p.detach()) for p in model.parameters()])
+    return torch.cat([flat(p.detach()) for p in [*model.parameters(), *loss.buffers()]])
 
 
 def scores(rank, ranks):
@@ -257,6 +259,7 @@ def run(rank, ranks):
         results["own rows"] = own_rows(rank, ranks)
     results["trained"] = trained(rank, ranks, torch.float64)
     results["trained, memory"] = trained(rank, ranks, torch.float64, memory=0.8)
+    results["trained, constraint"] = trained(rank, ranks, torch.float64, **CONSTRAINED)
     results["trained, float32"] = trained(rank, ranks, torch.float32)
     results["scores"] = scores(rank, ranks)
     results["batches"] = list(StratifiedBatchSampler([0] * 20 + [1] * 5, 3))
@@ -317,6 +320,8 @@ def test_fsdp_and_a_compiled_loss(one, many):
 def test_the_same_model_after_100_steps(one, many):
     assert_all_close(many, one["trained"], "trained", 1e-9)
     assert_all_close(many, one["trained, memory"], "trained, memory", 1e-9)
+    assert one["trained, constraint"][-4:].max() > 0.1
+    assert_all_close(many, one["trained, constraint"], "trained, constraint", 1e-6)  # float32
     assert_all_close(many, one["trained, float32"], "trained, float32", 1e-6)
 
 

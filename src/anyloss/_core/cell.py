@@ -98,6 +98,13 @@ class Cell:
 
     __rmul__ = __mul__
 
+    def times(self, factor: Array) -> Cell:
+        """The product with a number or a framework's tensor, which does not depend on the counts.
+
+        It is `self * factor`, except that compilers need not find out whose operator that is.
+        """
+        return self._linear(self.value * factor, factor)
+
     def __truediv__(self, other: Array) -> Cell:
         if type(other) is not Cell:
             return self._linear(self.value / other, 1.0 / other)

@@ -106,6 +106,11 @@ OPTIONS = {
     "memory": """(float, optional): for batches that are too small for the metric. Each batch is
         counted together with the batches before it, whose counts fade by this factor per batch,
         such as 0.98.""",
+    "constraints": """(str or list of str, optional): constraints for two classes, such as
+        `"recall >= 0.9"`, each a metric (a name or a formula), `>=` or `<=`, and a number. The loss
+        is then one minus the Lagrangian of the soft metric and the soft constraints, whose
+        multipliers follow the hard decisions while gradients are enabled. They are aimed at, and
+        not certified (docs/certificates.md).""",
     "alpha": """(float): a parameter of the metric `"tversky"`.""",
     "beta": """(float): a parameter of the metrics `"fbeta"` and `"tversky"`.""",
     "fn_cost": """(float): a parameter of the metric `"cost"`: the cost of a false negative.""",

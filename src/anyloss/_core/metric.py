@@ -202,7 +202,7 @@ class Metric:
         """True where the formula is 0/0 at these counts: NumPy arrays or a framework's tensors."""
         function = TEXTBOOK.get(self.function, self.function)
         cells = dict(zip(CELLS, counts, strict=True))
-        if isinstance(cells["tp"], np.ndarray | np.number):
+        if isinstance(cells["tp"], (np.ndarray, np.number)):  # compilers know no union of these
             with np.errstate(all="ignore"):
                 value = function(**cells, **self.params)
         else:

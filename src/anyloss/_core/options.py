@@ -178,6 +178,7 @@ ELSEWHERE = {
     "weight": "pass weights with the batch, as in loss(input, target, weight)",
     "amplifying_scale": "write step=Amplified(scale); amplifying_scale is for the Keras losses",
     "axis_name": "it is for the functions of anyloss.jax",
+    "constraints": "it is for AnyLoss, anyloss.jax.any_loss and the classifiers",
     "memory": "it is for anyloss.torch.AnyLoss",
     "sync": "it is for the losses of anyloss.torch",
     "group": "it is for the losses of anyloss.torch",

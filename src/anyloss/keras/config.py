@@ -9,6 +9,7 @@ import keras
 import numpy as np
 
 from anyloss._core.choices import Options
+from anyloss._core.constraints import ConstraintSpec
 from anyloss._core.formula import Formula
 from anyloss._core.options import SharedSettings, check_names, make_settings
 from anyloss._core.step import STEPS, Step
@@ -24,6 +25,7 @@ DEFAULTS = Options(from_logits=False, class_axis=-1)
 class KerasSettings(SharedSettings, total=False):
     """The options of the named losses, without the scale."""
 
+    constraints: ConstraintSpec | None
     name: str | None
     reduction: str | None
     dtype: Any

@@ -13,12 +13,14 @@ from keras.src.backend import get_keras_mask  # there is no public function for 
 
 from anyloss._core.backend import Array
 from anyloss._core.choices import Activation, ClassWeights, Form, PerSample, Task, ZeroDivision
+from anyloss._core.constraints import ConstraintSpec
 from anyloss._core.counts import Counts, cross_entropy_sums
 from anyloss._core.documents import documented
 from anyloss._core.per_label import at_threshold
 from anyloss._core.scoring import check_finite, loss_of_counts
 from anyloss.keras.batch import BACKENDS, count, counting, dtype_of, make_samples
 from anyloss.keras.config import Configured, register
+from anyloss.keras.lagrangian import Multipliers, is_training
 from anyloss.metrics import Metric, MetricSpec
 from anyloss.steps import Amplified, Step
 
@@ -106,7 +108,8 @@ class AnyLoss(Configured, keras.losses.Loss):  # type: ignore[misc]
         class_weights: ClassWeights | None = None, per_sample: PerSample = False,
         zero_division: ZeroDivision = "auto", form: Form = "linear",
         top_k: int = 1, soft_labels: bool = False, ignore_index: int | None = None,
-        validate: bool = True, name: str | None = None,
+        validate: bool = True, constraints: ConstraintSpec | None = None,
+        name: str | None = None,
         reduction: str | None = "sum_over_batch_size", dtype: Any = None, **params: float,
     ) -> None:  # fmt: skip
         keras.losses.Loss.__init__(self, name=name, reduction=reduction, dtype=dtype)
@@ -144,6 +147,16 @@ class AnyLoss(Configured, keras.losses.Loss):  # type: ignore[misc]
             words: dict[str | None, str] = {"sum": "sum", "none": "none", None: "none"}
             scaled["reduction"] = words.get(reduction, "mean")
         self.configure("f1" if metric is None else metric, params, arguments, **scaled)
+        self._lagrangian = None if constraints is None else Multipliers(constraints, self.settings)
+
+    @property
+    def multipliers(self) -> Any:
+        """The variable with the multipliers of the constraints; None without constraints.
+
+        `model.multipliers = loss.multipliers` makes it a variable of the model, so that it is saved
+        with the weights. The JAX backend needs this.
+        """
+        return None if self._lagrangian is None else self._lagrangian.state
 
     def __call__(self, y_true: Array, y_pred: Array, sample_weight: Array | None = None) -> Array:
         """The loss of a batch.
@@ -177,16 +190,21 @@ class AnyLoss(Configured, keras.losses.Loss):  # type: ignore[misc]
         samples, checked = make_samples(y_true, y_pred, _weights.get(), settings)
         dtype, total, weight = dtype_of(samples.scores), 0.0, samples.sample_weight
         weight = None if weight is None else ops.reshape(weight, (-1, 1, 1))
+        metric, constraints = settings.metric, self._lagrangian
+        if constraints is not None:
+            metric = constraints.applied(metric, samples)
+            if is_training(y_pred):
+                constraints.update(samples, settings)
         for step in settings.steps:
             step.check_dtype(dtype, BACKENDS[dtype].tiny)
             found = count(samples, step, settings.options)
             loss = loss_of_counts(
-                found, settings.metric, samples.layout, BACKENDS[dtype], smooth=settings.smooth,
+                found, metric, samples.layout, BACKENDS[dtype], smooth=settings.smooth,
                 sample_weight=weight, weighted=samples.weight is not None,
             )  # fmt: skip
             if checked:
                 cells = Counts(*map(ops.convert_to_numpy, found))
-                check_finite(cells, [ops.convert_to_numpy(loss), *cells], settings.metric)
+                check_finite(cells, [ops.convert_to_numpy(loss), *cells], metric)
             total = total + loss
         loss = total / len(settings.steps)
         if settings.cross_entropy:
@@ -224,6 +242,8 @@ class AnyLoss(Configured, keras.losses.Loss):  # type: ignore[misc]
     def get_config(self) -> dict[str, Any]:
         """The arguments of the loss, as Keras saves them."""
         own = {"amplifying_scale": self.amplifying_scale, "dtype": self.dtype}
+        if self._lagrangian is not None:
+            own["constraints"] = [str(x) for x in self._lagrangian.constraints]
         base: dict[str, Any] = keras.losses.Loss.get_config(self)
         return self.arguments_config() | base | own
 

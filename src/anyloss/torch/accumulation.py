@@ -9,9 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from anyloss.torch.batch import read_batch
+from anyloss.torch.batch import Batch, read_batch
 from anyloss.torch.loss import AnyLoss, batch_loss
-from anyloss.torch.sync import Pool
 
 
 def accumulate(
@@ -37,7 +36,8 @@ def accumulate(
     micro-batch.
 
     Args:
-        loss (AnyLoss): the loss. Its `sync` and `memory` apply to the whole batch.
+        loss (AnyLoss): the loss. Its `sync`, `memory` and `constraints` apply to the whole
+            batch.
         model (Module): the model. It is called with the first element of each micro-batch.
         micro_batches (iterable): tuples `(input, target)` or `(input, target, weight)`. All of them
             are held in memory, so on an accelerator let the model move its input to the device.
@@ -75,10 +75,11 @@ def accumulate(
             "which give one loss per class or per sample. Use average='macro' and reduction='mean'"
         )
 
-    def run(model: nn.Module, part: Sequence[Tensor], pool: Pool) -> Tensor:
+    constraints = loss.constraints
+
+    def read(model: nn.Module, part: Sequence[Tensor]) -> Batch:
         input, target, *weight = part
-        batch = read_batch(model(input), target, weight[0] if weight else None, settings)
-        return batch_loss(batch, settings, pool)
+        return read_batch(model(input), target, weight[0] if weight else None, settings)
 
     sums: dict[int, Tensor] = {}
 
@@ -88,14 +89,20 @@ def accumulate(
 
     with torch.no_grad(), _without_side_effects(model):
         for part in parts:
-            run(
-                model.module if isinstance(model, DistributedDataParallel) else model, part, collect
+            batch = read(
+                model.module if isinstance(model, DistributedDataParallel) else model, part
             )
+            batch_loss(batch, settings, collect)
+            if constraints is not None:
+                constraints.count(batch, settings, collect)
     whole = {step: (own, 1.0) if outer is None else outer(step, own) for step, own in sums.items()}
+    trained = settings if constraints is None else constraints.applied(settings, batch)
     for k, part in enumerate(parts, 1):
         with _gradients_exchanged(model, k == len(parts)):
-            value = run(model, part, lambda step, own: whole[step])
+            value = batch_loss(read(model, part), trained, lambda step, own: whole[step])
             backward(value)
+    if constraints is not None and loss.training:
+        constraints.update(whole[constraints.index][0].flatten())
     return value.detach()
 
 

@@ -26,6 +26,7 @@ from anyloss._core.choices import (
     Task,
     ZeroDivision,
 )
+from anyloss._core.constraints import ConstraintSpec
 from anyloss._core.counts import Counts
 from anyloss._core.documents import documented, inherits_sections
 from anyloss._core.gradient import Derivatives, binary_derivatives, class_derivatives
@@ -37,6 +38,7 @@ from anyloss.torch.batch import BACKENDS, Batch, check_logits, hard_count, read_
 from anyloss.torch.decide import Decided, decide
 from anyloss.torch.entropy import closed_entropy, has_own_gradient
 from anyloss.torch.gradient import with_gradient
+from anyloss.torch.lagrangian import Multipliers
 from anyloss.torch.memory import Monitor, RunningCounts
 from anyloss.torch.plain import mean_cross_entropy, parts_of_counts, plain_loss, plain_score
 from anyloss.torch.sync import Pool, once, over_ranks, refuse_join
@@ -203,7 +205,7 @@ class AnyLoss(nn.Module):
         reduction: Reduction = "mean", top_k: int = 1, soft_labels: bool = False,
         ignore_index: int | None = None, validate: bool = True,
         sync: bool | None = None, group: dist.ProcessGroup | None = None,
-        memory: float | None = None, **params: float,
+        memory: float | None = None, constraints: ConstraintSpec | None = None, **params: float,
     ) -> None:  # fmt: skip
         super().__init__()
         self.settings = make_settings(
@@ -223,6 +225,7 @@ class AnyLoss(nn.Module):
                 "the batch"
             )
         self.memory = None if memory is None else RunningCounts(memory)
+        self.constraints = None if constraints is None else Multipliers(constraints, self.settings)
         self._monitor, self._join_refused = Monitor(), False
 
     def forward(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
@@ -241,7 +244,12 @@ class AnyLoss(nn.Module):
         pool = self.pool()
         if pool is None and batch.checked and torch.is_grad_enabled():
             self._monitor.observe(batch)
-        return batch_loss(batch, self.settings, pool)
+        if self.constraints is None:
+            return batch_loss(batch, self.settings, pool)
+        loss = batch_loss(batch, self.constraints.applied(self.settings, batch), pool)
+        if self.training and torch.is_grad_enabled():
+            self.constraints.update(self.constraints.count(batch, self.settings, pool))
+        return loss
 
     def pool(self) -> Pool | None:
         """The pool that adds the counts of other ranks and earlier batches, or None."""

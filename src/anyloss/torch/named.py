@@ -12,6 +12,7 @@ from typing import ClassVar, TypeVar, Unpack
 import torch.distributed as dist
 
 from anyloss._core.choices import Reduction
+from anyloss._core.constraints import ConstraintSpec
 from anyloss._core.documents import describes_loss, inherits_sections
 from anyloss._core.options import SharedSettings, shows_options_of
 from anyloss.torch.loss import AnyLoss
@@ -31,6 +32,7 @@ class LossSettings(SharedSettings, total=False):
     sync: bool | None
     group: dist.ProcessGroup | None
     memory: float | None
+    constraints: ConstraintSpec | None
 
 
 class _NamedLoss(AnyLoss):
