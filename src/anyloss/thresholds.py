@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from anyloss._core.backend import Array
-from anyloss._core.constraints import Constraint, ConstraintSpec, read_constraints
+from anyloss._core.constraints import ROUNDING, Constraint, ConstraintSpec, read_constraints
 from anyloss._core.counts import Counts
 from anyloss._core.documents import documented
 from anyloss._core.scoring import check_finite
@@ -82,6 +82,25 @@ def best_threshold(
     scores = _scores(chosen, cells, cuts)
     middle = middle_of_best(np.where(_feasible(required, cells, cuts), scores, -np.inf))
     return Threshold(float(cuts[middle]), float(scores[middle]))
+
+
+def nearest_threshold(
+    y_true: Array, y_score: Array, metric: Metric, constraints: tuple[Constraint, ...],
+    weight: Array | None = None,
+) -> Threshold:  # fmt: skip
+    """The best threshold under constraints; where none satisfies them, the one nearest to it.
+
+    >>> y, scores = [0, 1, 0, 1], [0.1, 0.2, 0.3, 0.4]
+    >>> nearest_threshold(y, scores, find_metric("recall"), read_constraints("precision >= 2"))
+    Threshold(threshold=0.35, score=0.5)
+    """
+    cuts, cells = sweep(*columns(y_true, y_score, weight))
+    scores, least = _scores(metric, cells, cuts), np.zeros(cuts.shape)
+    for each in constraints:
+        excess = each.excess(_scores(each.metric, cells, cuts))
+        least = np.minimum(least, np.where(excess >= -ROUNDING, 0.0, excess))
+    at = middle_of_best(np.where(least == least.max(), scores, -np.inf))
+    return Threshold(float(cuts[at]), float(scores[at]))
 
 
 def _scores(chosen: Metric, cells: Counts, cuts: Array) -> Array:

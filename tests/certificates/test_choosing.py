@@ -55,7 +55,7 @@ def test_a_constraint_that_no_threshold_satisfies():
                                 constraints="precision >= 0.9")  # fmt: skip
     assert found.threshold is None
     assert found.rows_needed is None
-    assert "no number of rows would be needed" in found.words()
+    assert "no number of rows would be enough" in found.words()
 
 
 def test_the_rows_needed_are_those_of_an_exact_binomial():

@@ -15,7 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from anyloss._core.backend import Array
+from anyloss._core.constraints import Constraint, ConstraintSpec, read_constraints
 from anyloss.boosting.blocks import BlockMetric, BlockObjective
+from anyloss.boosting.constrained import MovingMetric
 from anyloss.boosting.core import gradient_and_curvature, hard_score, step_of
 from anyloss.metrics import Metric, MetricSpec
 from anyloss.metrics import metric as find_metric
@@ -87,13 +89,17 @@ class Objective:
     [-0.375, 0.125]
     """
 
-    def __init__(self, metric: Metric, step: Step) -> None:
+    def __init__(
+        self, metric: Metric, step: Step, constraints: tuple[Constraint, ...] = ()
+    ) -> None:
         self.metric, self.step = metric, step
+        self.moving = MovingMetric(metric, constraints)
 
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> tuple[Array, Array]:
         y, margin, weight, _ = _given(y_true, y_pred, sample_weight)
         check_labels(y)
-        return gradient_and_curvature(margin, y, self.metric, self.step, weight)
+        metric = self.moving.at(margin, y, weight)
+        return gradient_and_curvature(margin, y, metric, self.step, weight)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.metric.name!r}, {self.step!r})"
@@ -143,6 +149,7 @@ def objective(
     y_true: Array | None = None,
     margin: Array | float = 0.0,
     sample_weight: Array | None = None,
+    constraints: ConstraintSpec | None = None,
     **params: float,
 ) -> Any:
     """A training objective that maximises the soft metric of the whole training set.
@@ -163,6 +170,9 @@ def objective(
             labels of the training set, for the counts of the first tree.
         margin (array or float): for CatBoost only, with `y_true`: the start margins. Default: 0.
         sample_weight (array, optional): for CatBoost only, with `y_true`: the weights.
+        constraints (str or list of str, optional): constraints such as `"recall >= 0.9"`. Each
+            round maximises the Lagrangian, whose multipliers follow the hard decisions of the
+            rounds before; one objective serves one fit then.
         **params (float): parameters of the metric, such as `beta=2` for `"fbeta"`.
 
     Shape:
@@ -187,7 +197,7 @@ def objective(
         ([-0.375, 0.125], [0.25, 0.25])
     """
     require(library)
-    chosen = find_metric(metric, **params)
+    chosen, required = find_metric(metric, **params), read_constraints(constraints)
     if step is not None and (not isinstance(step, Step) or isinstance(step, Hard)):
         raise TypeError(
             f"step must be one of anyloss.steps with a derivative, not Hard; got {step!r}"
@@ -201,14 +211,14 @@ def objective(
                 f"y_true, margin and sample_weight are for CatBoost; {library} passes them "
                 "itself (set the start margin by init_score or base_margin)"
             )
-        return Objective(chosen, step)
+        return Objective(chosen, step, required)
     y = None if y_true is None else np.asarray(y_true, dtype=float)
     if y is not None:
         check_labels(y)
     elif sample_weight is not None or np.any(margin):
         raise ValueError("sample_weight and margin belong to labels: pass y_true as well")
     weight = None if sample_weight is None else np.asarray(sample_weight, dtype=float)
-    return BlockObjective(chosen, step, y, margin, weight)
+    return BlockObjective(chosen, step, y, margin, weight, required)
 
 
 def eval_metric(

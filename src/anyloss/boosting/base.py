@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import partial
 from numbers import Integral
 from pathlib import Path
@@ -21,13 +22,24 @@ from sklearn.utils.validation import (
 )
 
 from anyloss._core.backend import Array
+from anyloss._core.constraints import ConstraintSpec
 from anyloss.boosting import parameters
 from anyloss.boosting.adapters import require
 from anyloss.boosting.core import hard_score, step_of
 from anyloss.boosting.libraries import Goal, Library, Plan, TreeData, take
 from anyloss.boosting.trees import TreeEnsemble, finish, start
+from anyloss.certificates import CertifiedThreshold
 from anyloss.metrics import Metric, MetricSpec
 from anyloss.metrics import metric as find_metric
+from anyloss.recipe.constrained import (
+    Promise,
+    certificate_from_json,
+    certificate_to_json,
+    certified,
+    read_promise,
+    refuse_weights,
+    split_rows,
+)
 from anyloss.recipe.folder import (
     labels_from_json,
     labels_to_json,
@@ -39,6 +51,7 @@ from anyloss.recipe.folder import (
 )
 from anyloss.recipe.folds import inner_folds
 from anyloss.recipe.target import check_known, positive_class, probabilities
+from anyloss.thresholds import best_threshold
 
 
 class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -58,6 +71,9 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         refine_rounds: int | None = None,
         early_stopping_rounds: int | None = None,
         random_state: Any = None,
+        constraints: ConstraintSpec | None = None,
+        confidence_level: float | None = None,
+        certify_share: float = 0.2,
         **library_parameters: Any,
     ) -> None:
         self.metric = metric
@@ -68,6 +84,9 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.refine_rounds = refine_rounds
         self.early_stopping_rounds = early_stopping_rounds
         self.random_state = random_state
+        self.constraints = constraints
+        self.confidence_level = confidence_level
+        self.certify_share = certify_share
         self._library_parameters = library_parameters
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
@@ -121,14 +140,22 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _fit(
         self, X: Any, y: Any, sample_weight: Any, eval_set: Any, fit_options: dict[str, Any]
     ) -> Self:
-        goal = Goal(find_metric(self.metric), step_of(self.scale))
-        self._check_parameters()
+        promise = self._check_parameters()
+        goal = Goal(find_metric(self.metric), step_of(self.scale), promise.constraints)
         self._texts = "cat_features" in fit_options or "cat_features" in self._library_parameters
         X = self._check_rows(X, reset=True)
         y = self._check_labels(y, X.shape[0])
         weight = None
+        refuse_weights(promise, sample_weight)
         if sample_weight is not None:
             weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
+        rng = check_random_state(self.random_state)
+        seed = int(rng.randint(2**31))
+        rows, certifying = split_rows(X.shape[0], promise, seed)
+        tested = take(TreeData(X, y), certifying)
+        if len(certifying):
+            X, y, _, _ = take(TreeData(X, y), rows)
+        self.certificate_: CertifiedThreshold | None = None
         data, classes, positive = self._check_target(X, y, weight)
         if eval_set is None and self.early_stopping_rounds is not None:
             raise ValueError(
@@ -136,8 +163,6 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 "fit(X, y, eval_set=(X_valid, y_valid))"
             )
         valid = None if eval_set is None else self._check_eval_set(eval_set, classes, positive)
-        rng = check_random_state(self.random_state)
-        seed = int(rng.randint(2**31))
         labels, folds = data.y[:, None], np.random.default_rng(seed)
         held = inner_folds(_codes(data.X), labels, "binary", self.folds, self.repeats, folds)
         plan = self._plan(seed, fit_options, goal.metric, positive)
@@ -145,9 +170,27 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if refine_rounds is None:
             refine_rounds = max(1, self.library.rounds(plan.parameters)[1] // 3)
         found = finish(start(self.library, data, held, plan, valid), goal, refine_rounds)
+        if promise.constraints:
+            y = self._zero_one(tested.y, tested.X, classes, positive)
+            found = self._settle(promise, found, data, tested._replace(y=y))
         self.classes_, self.pos_label_, self.models_ = classes, classes[positive], found
         self.start_score_, self.held_out_score_ = found.start_score, found.held_out_score
         return self
+
+    def _settle(
+        self, promise: Promise, found: TreeEnsemble, data: TreeData, tested: TreeData
+    ) -> TreeEnsemble:
+        """The ensemble with the constrained threshold, or with one that further rows certify."""
+        held_out, metric = (data.y, found.held_out), find_metric(self.metric)
+        if promise.confidence_level is None:
+            threshold = best_threshold(
+                *held_out, metric, constraints=promise.constraints, weight=data.weight
+            ).threshold
+        else:
+            scores = found.margin(self.library, tested.X)
+            result = certified(*held_out, None, tested.y, scores, metric, promise)
+            self.certificate_, threshold = result, result.used_threshold
+        return replace(found, offset=found.offset + threshold)
 
     def _plan(self, seed: int, fit_options: dict[str, Any], metric: Metric, positive: int) -> Plan:
         known = {*self.library.known(), *self._get_param_names()}
@@ -157,7 +200,13 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             given["random_state"] = seed
         return Plan(given, fit_options, self.early_stopping_rounds)
 
-    def _check_parameters(self) -> None:
+    def _check_parameters(self) -> Promise:
+        promise = read_promise(self.constraints, self.confidence_level, self.certify_share)
+        if promise.constraints and self.early_stopping_rounds is not None:
+            raise ValueError(
+                "early stopping follows the metric, which does not know the constraints; leave out "
+                f"early_stopping_rounds={self.early_stopping_rounds}, or constraints="
+            )
         for name, low in (
             ("folds", 2), ("repeats", 1), ("refine_rounds", 1), ("early_stopping_rounds", 1),
         ):  # fmt: skip
@@ -166,6 +215,7 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 continue
             if not isinstance(value, Integral) or value < low:
                 raise ValueError(f"{name} must be an integer of at least {low}; got {value!r}")
+        return promise
 
     def _check_rows(self, X: Any, reset: bool = False) -> Any:
         """Data frames as they are, everything else as an array or a CSR matrix."""
@@ -283,7 +333,9 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                     )  # the default of `missing` in XGBoost
                 },
                 "metric": metric_to_json(self.metric),
+                "constraints": self._check_parameters().texts,
             },
+            "certificate": certificate_to_json(self.certificate_),
             "classes": labels_to_json(self.classes_),
             "positive": int(np.flatnonzero(self.classes_ == self.pos_label_)[0]),
             "members": {"started": len(found.started), "refined": len(found.refined)},
@@ -315,9 +367,11 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             model.pos_label_ = model.classes_[stored["positive"]]
             names, model.n_features_in_ = stored["columns"]["names"], stored["columns"]["count"]
             model._texts = stored["columns"]["texts"]
+            certificate = certificate_from_json(stored["certificate"])
         except (KeyError, TypeError, IndexError) as error:
             raise ValueError(f"{path} is not a complete model folder: {error!r}") from None
         model.start_score_, model.held_out_score_ = scores
+        model.certificate_ = certificate
         if names is not None:
             model.feature_names_in_ = np.array(names, dtype=object)
         return model

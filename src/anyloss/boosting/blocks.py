@@ -14,7 +14,9 @@ from typing import Any, Self
 import numpy as np
 
 from anyloss._core.backend import Array
+from anyloss._core.constraints import Constraint
 from anyloss._core.counts import column_counts
+from anyloss.boosting.constrained import MovingMetric
 from anyloss.boosting.core import (
     ScaledDerivatives,
     decisions,
@@ -77,9 +79,11 @@ class BlockObjective(BlockMetric):
     """
 
     def __init__(
-        self, metric: Metric, step: Step, y: Array | None, margin: Array, weight: Array | None
-    ) -> None:
+        self, metric: Metric, step: Step, y: Array | None, margin: Array, weight: Array | None,
+        constraints: tuple[Constraint, ...] = (),
+    ) -> None:  # fmt: skip
         super().__init__(metric)
+        self.moving = MovingMetric(metric, constraints)
         self.step, self.shown, self.fresh = step, 0, False
         self.rows: int | None = None
         self.derivatives: ScaledDerivatives | None = None
@@ -90,7 +94,7 @@ class BlockObjective(BlockMetric):
         """Keep the counts of the whole training set for the next tree."""
         a, _, factor = decisions(z, self.step)
         self.counts = column_counts(a, y, weight)
-        self.derivatives = scaled_derivatives(self.counts, self.metric, factor)
+        self.derivatives = scaled_derivatives(self.counts, self.moving.at(z, y, weight), factor)
         self.rows, self.shown = len(y), 0
         self.fresh = True  # no block since then
 

@@ -24,6 +24,11 @@ Args:
     early_stopping_rounds (int, optional): with an `eval_set` in `fit`, stop after this many
         rounds without improvement.
     random_state (int, RandomState or None): the seed of the folds and of the library.
+    constraints (str or list of str, optional): constraints such as `"recall >= 0.9"`. The metric is
+        then the best one among the decisions that satisfy them on held-out rows.
+    confidence_level (float, optional): the confidence with which the constraints shall hold on new
+        data, such as 0.95. Some of the rows are then set aside to certify the fitted model.
+    certify_share (float): the share of the rows that is set aside, at random. Default: 0.2.
     **library_parameters (Any): the parameters of `{parameters}`, except its objective.
 
 Attributes:
@@ -31,6 +36,9 @@ Attributes:
     pos_label_ (Any): the positive class.
     models_ (TreeEnsemble): the library's models, the offset of their margins, and the share of the
         refinement that is used.
+    certificate_ (CertifiedThreshold or None): with a confidence level, what is certified. Its
+        `threshold` is None if nothing could be certified. Thresholds are margins, above those that
+        satisfy the constraints on held-out rows.
     start_score_ (float): the held-out metric of the log-loss models. The threshold was tuned on
         the same rows, so it is optimistic.
     held_out_score_ (float): the held-out metric after refinement, on the same rows.

@@ -17,6 +17,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 import numpy as np
 
 from anyloss._core.backend import Array
+from anyloss._core.constraints import Constraint
 from anyloss.boosting.adapters import eval_metric, objective, require
 from anyloss.boosting.blocks import SETTINGS
 from anyloss.metrics import Metric
@@ -47,10 +48,17 @@ class Plan(NamedTuple):
 
 
 class Goal(NamedTuple):
-    """A metric and the soft decision it is trained with."""
+    """A metric, the soft decision it is trained with, and constraints of two classes."""
 
     metric: Metric
     step: Step
+    constraints: tuple[Constraint, ...] = ()
+
+    def objective(self, library: str, **given: Any) -> Any:
+        """The objective of one fit."""
+        return objective(
+            self.metric, library, step=self.step, constraints=self.constraints or None, **given
+        )
 
 
 class Library(Protocol):
@@ -118,7 +126,7 @@ class LightGBM:
         if goal is not None:
             options["eval_metric"] = eval_metric(goal.metric, self.name)
             parameters |= {
-                "objective": objective(goal.metric, self.name, step=goal.step),
+                "objective": goal.objective(self.name),
                 "metric": "None",
                 "feature_pre_filter": False,  # no feature left would be a fatal error
             }
@@ -164,7 +172,7 @@ class XGBoost:
             parameters["monotone_constraints"] = tuple(map(int, parameters["monotone_constraints"]))
         if goal is not None:
             parameters |= {
-                "objective": objective(goal.metric, self.name, step=goal.step),
+                "objective": goal.objective(self.name),
                 "eval_metric": eval_metric(goal.metric, self.name),
                 "disable_default_eval_metric": True,
                 "base_score": 0.5,  # a probability, whose margin is 0
@@ -220,10 +228,9 @@ class CatBoost:
             # CatBoost keeps this order (see SETTINGS), so it should be random.
             data = take(data, np.random.default_rng(0).permutation(len(data.y)))
             margin = 0.0 if data.margin is None else data.margin
-            both = objective(
-                goal.metric, self.name, step=goal.step, y_true=data.y, margin=margin,
-                sample_weight=data.weight,
-            )  # fmt: skip
+            both = goal.objective(
+                self.name, y_true=data.y, margin=margin, sample_weight=data.weight
+            )
             parameters = {k: v for k, v in parameters.items() if k not in self.SAMPLING}
             parameters |= {"loss_function": both, "eval_metric": both, **SETTINGS}
         options = dict(plan.fit_options)

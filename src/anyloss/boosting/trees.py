@@ -20,7 +20,7 @@ from anyloss._core.backend import Array
 from anyloss.boosting.core import hard_score, soft_score
 from anyloss.boosting.libraries import Goal, Library, Plan, TreeData, take
 from anyloss.recipe.skeleton import HeldOutScores, refine_members
-from anyloss.thresholds import best_threshold
+from anyloss.thresholds import nearest_threshold
 
 GRID, ZOOMS = 33, 3
 LEAST_SHARE_OF_BEST = 0.9  # of the score at the exact threshold
@@ -31,7 +31,7 @@ class TreeEnsemble:
     """Models by log-loss, their refinements, the offset, and the share of the refinement.
 
     `start_score` is the metric of the started models on the rows that each did not see,
-    `held_out_score` that of the models as they predict.
+    `held_out_score` that of the models as they predict, and `held_out` their margins there.
     """
 
     started: list[Any]
@@ -40,6 +40,7 @@ class TreeEnsemble:
     share: float
     start_score: float
     held_out_score: float
+    held_out: Array | None = None
 
     def margin(self, library: Library, X: Any) -> Array:
         """The margins, above 0 for the positive class."""
@@ -96,7 +97,9 @@ def finish(started: StartedTrees, goal: Goal, refine_rounds: int) -> TreeEnsembl
     trees = _TreeMembers(started, goal, refine_rounds)
     found = refine_members(trees)
     refined = trees.refined if found.share else []
-    return TreeEnsemble(started.models, refined, trees.offset, *found)
+    threshold = trees.threshold(found.share)
+    offset, held_out = trees.offset + threshold, trees.mixed(found.share) - threshold
+    return TreeEnsemble(started.models, refined, offset, *found, held_out)
 
 
 class _TreeMembers:
@@ -128,9 +131,22 @@ class _TreeMembers:
             self.refined.append(library.train(part, further, known, self.goal))
         self.gain = _held_out(library, self.refined, data.X, started.held)
 
+    def mixed(self, share: float) -> Array:
+        """The margins of the held-out rows with this share of the refinement."""
+        return self.margins + share * self.gain if share else self.margins
+
+    def threshold(self, share: float) -> float:
+        """The threshold of these margins under constraints; 0 without constraints."""
+        data, goal = self.started.data, self.goal
+        if not goal.constraints:
+            return 0.0
+        return nearest_threshold(
+            data.y, self.mixed(share), goal.metric, goal.constraints, data.weight
+        ).threshold
+
     def held_out(self, share: float) -> HeldOutScores:
         data, goal = self.started.data, self.goal
-        z = self.margins + share * self.gain if share else self.margins
+        z = self.mixed(share) - self.threshold(share)
         return HeldOutScores(
             hard_score(z, data.y, goal.metric, data.weight),
             soft_score(z, data.y, goal.metric, goal.step, data.weight),
@@ -154,7 +170,8 @@ def best_offset(z: Array, data: TreeData, goal: Goal) -> float:
     The exact threshold follows the noise of a few rows, the soft metric the rows far from the
     threshold; their mean was better than either. Where margins are close together (few rounds, a
     low learning rate), the soft metric cannot distinguish thresholds: if the mean predicts only one
-    class, or loses more than a tenth of the score, the exact threshold is used.
+    class, or loses more than a tenth of the score, the exact threshold is used. It is used under
+    constraints too, which the mean may violate.
 
     >>> from anyloss import metric
     >>> from anyloss.steps import Uniform
@@ -162,7 +179,9 @@ def best_offset(z: Array, data: TreeData, goal: Goal) -> float:
     >>> round(best_offset(np.array([-50.0, -10.0, 20.0, 60.0]), data, goal))
     5
     """
-    exact, best = best_threshold(data.y, z, goal.metric, weight=data.weight)
+    exact, best = nearest_threshold(data.y, z, goal.metric, goal.constraints, data.weight)
+    if goal.constraints:
+        return exact
     middle = (exact + _best_soft_offset(z, data, goal)) / 2
     predicted = z > middle
     both = predicted.any() and not predicted.all()

@@ -50,14 +50,23 @@ class CertifiedThreshold:
     uncertified_threshold: float
     rows_needed: int | None
 
+    @property
+    def used_threshold(self) -> float:
+        """The certified threshold, or the uncertified one if there is none."""
+        return self.uncertified_threshold if self.threshold is None else self.threshold
+
     def words(self) -> str:
         """The result as one or two sentences."""
         if self.threshold is not None:
             return f"threshold {self.threshold:.6g}: {self.certificate.words()}"
-        rows = "no number of rows" if self.rows_needed is None else f"about {self.rows_needed} rows"
+        rows = (
+            "no number of rows would be enough"
+            if self.rows_needed is None
+            else f"about {self.rows_needed} rows would be needed"
+        )
         return (
             f"no threshold is certified; for the first candidate, {self.tested[0]:.6g}: "
-            f"{self.certificate.words()}. By its result on these rows, {rows} would be needed"
+            f"{self.certificate.words()}. By its result on these rows, {rows}"
         )
 
 
@@ -72,6 +81,7 @@ def certified_threshold(
     constraints: ConstraintSpec,
     confidence_level: float = 0.95,
     candidates: int = 30,
+    weight_tuning: Array | None = None,
 ) -> CertifiedThreshold:
     """Find the best threshold whose constraints hold on new data with a stated confidence.
 
@@ -89,6 +99,8 @@ def certified_threshold(
         constraints (str or list of str): constraints such as `"recall >= 0.9"`, which hold jointly.
         confidence_level (float): the confidence, between 0.5 and 1. Default: 0.95.
         candidates (int): the largest number of candidates. Default: 30.
+        weight_tuning (array-like, optional): weights of the tuning rows, which choose and order the
+            candidates. Certifying rows have no weights.
 
     Shape:
         - labels and scores: `(n,)` each, with at least one row.
@@ -116,7 +128,7 @@ def certified_threshold(
     chosen, required = find_metric(metric), read_constraints(constraints)
     if candidates < 1:
         raise ValueError(f"candidates must be at least 1; got {candidates!r}")
-    cuts, cells = _sweep(y_tuning, scores_tuning)
+    cuts, cells = _sweep(y_tuning, scores_tuning, weight_tuning)
     picked = _candidates(required, cells, candidates)
     scores = chosen(*cells[picked].T.astype(float))
     scores = np.broadcast_to(scores, picked.shape)
@@ -163,10 +175,10 @@ def rows_needed(
     return high
 
 
-def _sweep(y_true: Array, y_score: Array) -> tuple[Array, Array]:
+def _sweep(y_true: Array, y_score: Array, weight: Array | None) -> tuple[Array, Array]:
     """All thresholds, and their counts `(thresholds, 4)` as whole numbers."""
     binary("labels", y_true)
-    y, s, w = columns(y_true, y_score, None)
+    y, s, w = columns(y_true, y_score, weight)
     cuts, cells = sweep(y, s, w)
     return cuts, np.rint(np.stack(list(cells), axis=1)).astype(np.int64)
 

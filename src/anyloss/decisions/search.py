@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from anyloss._core.backend import Array
+from anyloss._core.constraints import Constraint
 from anyloss._core.shapes import Layout
 from anyloss.decisions.classes import Budget, Goal, arg_max, ascend, best_rule
 from anyloss.decisions.goals import ClassGoal, CostGoal
 from anyloss.decisions.labels import Labels, Sharing
 from anyloss.decisions.rules import Decision, Found
 from anyloss.metrics import Metric
-from anyloss.thresholds import best_threshold
+from anyloss.thresholds import best_threshold, nearest_threshold
 
 ROUNDS = 5  # of the offsets over the classes, at most
 
@@ -19,11 +20,12 @@ ROUNDS = 5  # of the offsets over the classes, at most
 def best_decision(
     y: Array, scores: Array, metric: Metric, lay: Layout, *,
     weight: Array, sharing: Sharing = "shrunk", probabilities: bool = True,
-    max_evaluations: int = 500,
+    max_evaluations: int = 500, constraints: tuple[Constraint, ...] = (), required: bool = True,
 ) -> Found:  # fmt: skip
     """The best rule for scores and labels `(n, columns)` of 0 and 1, one-hot for several classes.
 
-    `probabilities` is whether the scores are between 0 and 1.
+    `probabilities` is whether the scores are between 0 and 1. Two classes may have constraints; if
+    these are `required` and no threshold satisfies them, that is an error.
 
     >>> from anyloss import metric
     >>> y, p = np.eye(2)[[0, 1, 1]], np.array([[0.9, 0.1], [0.6, 0.4], [0.2, 0.8]])
@@ -33,7 +35,12 @@ def best_decision(
     1.0
     """
     if lay.task == "binary":
-        threshold, score = best_threshold(y[:, 0], scores[:, 0], metric, weight=weight)
+        column = y[:, 0], scores[:, 0], metric
+        threshold, score = (
+            best_threshold(*column, constraints=constraints or None, weight=weight)
+            if required
+            else nearest_threshold(*column, constraints, weight)
+        )
         decision = Decision(thresholds=np.array([threshold]))
         return Found(decision, score, {"sweep": (decision, score)}, 1)
     if lay.task == "multiclass":

@@ -9,7 +9,9 @@ import numpy as np
 from scipy.optimize import minimize
 
 from anyloss._core.backend import Array
+from anyloss._core.constraints import Constraint, ConstraintSpec, read_constraints
 from anyloss.metrics import Metric, MetricSpec
+from anyloss.recipe.constrained import Promise, centred, check_task
 from anyloss.recipe.features import Centred, read_features
 from anyloss.recipe.folds import inner_folds
 from anyloss.recipe.networks import Adam, Layers, backward, forward, new_layers
@@ -22,6 +24,7 @@ from anyloss.recipe.target import (
     probabilities,
     soft_metric,
 )
+from anyloss.thresholds import best_threshold, nearest_threshold
 
 REFINE_RATE, REFINE_RATE_OF_NETWORKS, REFINE_PENALTY = 0.1, 0.03, 2e-4
 TASKS = ("binary", "multilabel", "multiclass")
@@ -50,6 +53,9 @@ class Ensemble:
         history (array): the mean soft score before each refining step.
         checks (array): rows of a refining step and the metric of the refined members' decisions
             on held-out samples before it.
+        held_out (array): the decision values of the samples, by the members that did not see them.
+        threshold (float): the threshold of the decision values under constraints, otherwise 0: the
+            best one on held-out samples, or the nearest one if none satisfies the constraints.
 
     Examples:
         >>> X = np.linspace(-2.0, 2.0, 100)[:, None]
@@ -64,10 +70,13 @@ class Ensemble:
     held_out_score: float
     history: Array
     checks: Array
+    held_out: Array
+    threshold: float = 0.0
 
     def decide(self, X: Array) -> Array:
         """Decision values `(n, classes)`: above 0 (multiclass: highest) for the prediction."""
-        return decision_values(forward(self.layers, read_features(X))[-1], self.task)
+        values = decision_values(forward(self.layers, read_features(X))[-1], self.task)
+        return centred(values, self.threshold)
 
 
 @dataclass(frozen=True)
@@ -88,7 +97,7 @@ def fit(
     task: str = "binary", average: str | None = "auto", weight: Array | None = None,
     hidden: Sequence[int] = (), C: float = 1.0, folds: int = 5, repeats: int = 2,
     steps: int = 300, patience: int | None = None, initial: Layers | None = None,
-    seed: int = 0, on_step: OnStep = no_callback,
+    seed: int = 0, on_step: OnStep = no_callback, constraints: ConstraintSpec | None = None,
 ) -> Ensemble:  # fmt: skip
     """Train a linear model or a network for a metric, without scikit-learn.
 
@@ -117,6 +126,9 @@ def fit(
         seed (int): the seed of folds and first weights. Default: 0.
         on_step (callable): receives the stage, the step, the last step and the last held-out
             value: the cross-entropy in the first stage, then the metric.
+        constraints (str or list of str, optional): constraints for two classes, such as
+            `"recall >= 0.9"`. The threshold is the best one that satisfies them on held-out
+            samples; nothing is promised about new ones.
 
     Shape:
         - `X`: `(n, features)`.
@@ -126,8 +138,8 @@ def fit(
         Ensemble: the members and their held-out scores.
 
     Raises:
-        ValueError: if the task is unknown, the weights have another shape, or there are fewer
-            than 2 folds or 1 repeat.
+        ValueError: if the task is unknown, the weights have another shape, there are fewer than 2
+            folds or 1 repeat, or no threshold satisfies the constraints on held-out samples.
 
     Examples:
         >>> rng = np.random.default_rng(0)
@@ -140,7 +152,17 @@ def fit(
         X, y, task=task, weight=weight, hidden=hidden, C=C, folds=folds, repeats=repeats,
         initial=initial, seed=seed, on_step=on_step,
     )  # fmt: skip
-    return finish(started, metric, average=average, steps=steps, patience=patience, on_step=on_step)
+    required = read_constraints(constraints)
+    found = finish(
+        started, metric, average=average, steps=steps, patience=patience, on_step=on_step,
+        constraints=required,
+    )  # fmt: skip
+    if required:  # an error, if none satisfies them
+        best_threshold(
+            started.y[:, 0], found.held_out[:, 0], metric, constraints=required,
+            weight=started.weight,
+        )  # fmt: skip
+    return found
 
 
 def start(
@@ -192,9 +214,16 @@ def finish(
     steps: int = 300,
     patience: int | None = None,
     on_step: OnStep = no_callback,
+    constraints: tuple[Constraint, ...] = (),
 ) -> Ensemble:
     """The other stages of `fit`: the threshold, refining for the metric, the ensemble."""
-    target = new_target(started.y, metric, started.task, average, started.weight)
+    check_task(Promise(constraints), started.task)
+    if constraints and patience is not None:
+        raise ValueError(
+            "early stopping follows the soft score of held-out rows, which does not know the "
+            "constraints; leave out early stopping, or constraints="
+        )
+    target = new_target(started.y, metric, started.task, average, started.weight, constraints)
     members = _NumpyMembers(started, target, steps, patience, on_step)
     found = refine_members(members)
     used = [members.layers] if found.share < 1 else []
@@ -202,7 +231,7 @@ def finish(
     layers = [np.concatenate(x) for x in zip(*used, strict=True)]
     return Ensemble(
         layers, started.task, found.start_score, found.held_out_score, members.history,
-        members.checks,
+        members.checks, members.mixed(found.share), members.threshold(found.share),
     )  # fmt: skip
 
 
@@ -239,9 +268,23 @@ class _NumpyMembers:
         z = forward(layers, self.started.X)[-1]
         return decision_values(z, self.started.task, self.judge)
 
-    def held_out(self, share: float) -> HeldOutScores:
+    def mixed(self, share: float) -> Array:
+        """The decision values of the held-out samples with this share of the refinement."""
         first, second = self._decisions
-        return self.target.held_out((1 - share) * first + share * second)
+        return (1 - share) * first + share * second
+
+    def threshold(self, share: float) -> float:
+        """The threshold of these values under the constraints; 0 without constraints."""
+        target = self.target
+        if not target.constraints:
+            return 0.0
+        column = self.mixed(share)[:, 0]
+        return nearest_threshold(
+            target.y[:, 0], column, target.metric, target.constraints, target.weight
+        ).threshold
+
+    def held_out(self, share: float) -> HeldOutScores:
+        return self.target.held_out(centred(self.mixed(share), self.threshold(share)))
 
 
 def _logistic(started: Started) -> Layers:

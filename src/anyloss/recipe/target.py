@@ -14,9 +14,11 @@ from scipy.special import expit
 
 from anyloss._core.backend import NUMPY, Array, softmax_back
 from anyloss._core.choices import resolve_average
-from anyloss._core.counts import counts_of_sums
+from anyloss._core.constraints import Constraint
+from anyloss._core.counts import Counts, counts_of_sums
 from anyloss._core.functions import score
 from anyloss._core.gradient import sample_derivatives
+from anyloss._core.lagrangian import lagrangian, moved
 from anyloss._core.scoring import check_average, check_counts
 from anyloss._core.shapes import Layout
 from anyloss.decisions.search import best_offsets
@@ -24,7 +26,7 @@ from anyloss.metrics import Metric, MetricSpec
 from anyloss.metrics import metric as find_metric
 from anyloss.recipe.skeleton import HeldOutScores
 from anyloss.steps import Hard, Step, Uniform
-from anyloss.thresholds import best_threshold
+from anyloss.thresholds import nearest_threshold
 
 RESAMPLES = 15  # of the rows, whose best offsets are averaged
 
@@ -36,6 +38,7 @@ class Target(NamedTuple):
     weight: Array
     metric: Metric
     layout: Layout
+    constraints: tuple[Constraint, ...] = ()
 
     def offsets(self, z: Array) -> tuple[Array, float]:
         """The offsets of logits `(samples, classes)` with the best score, and that score."""
@@ -47,7 +50,7 @@ class Target(NamedTuple):
             offsets, reached = best_offsets(y, z, self.metric, lay, weight=self.weight)
             return (np.diff(offsets) if task == "binary" else offsets), reached
         column = z[:, 0] if task == "binary" else z[:, 1] - z[:, 0]
-        found = best_threshold(y[:, -1], column, self.metric, weight=self.weight)
+        found = nearest_threshold(y[:, -1], column, self.metric, self.constraints, self.weight)
         at = np.array([found.threshold])
         return (at if task == "binary" else np.append(0.0, at)), found.score
 
@@ -119,6 +122,7 @@ def new_target(
     task: str,
     average: str | None = "auto",
     weight: Array | None = None,
+    constraints: tuple[Constraint, ...] = (),
 ) -> Target:
     """A target from labels `(samples,)` or `(samples, classes)` of 0 and 1; one-hot for multiclass.
 
@@ -138,7 +142,7 @@ def new_target(
             "'weighted'"
         )
     weight = np.ones(len(y)) if weight is None else np.asarray(weight, dtype=float)
-    return Target(y, weight, chosen, Layout(task, average, y.shape[1]))
+    return Target(y, weight, chosen, Layout(task, average, y.shape[1]), constraints)
 
 
 def positive_class(classes: Array, index: Array, pos_label: Any, weight: Array | None) -> int:
@@ -205,20 +209,28 @@ def cross_entropy(z: Array, y: Array, task: str) -> Array:
 def soft_metric(target: Target, weight: Array) -> Callable[[Array], tuple[Array, Array]]:
     """A function of logits: the soft score of each member, and its gradient by the logits.
 
-    The soft decision is the probability itself. `weight` has the axes `(members, samples)`.
+    The soft decision is the probability itself. `weight` has the axes `(members, samples)`. Under
+    constraints it is the Lagrangian, whose multipliers, those of each member, move with each call.
     """
     task, y = target.layout.task, target.y
     weight = np.asfortranarray(weight)[..., None]  # in memory as `forward` lays out its logits
     positives = np.einsum("mnk,nc->mc", weight, y)[:, None]
     total = np.broadcast_to(weight.sum(axis=1, keepdims=True), positives.shape)
+    required = target.constraints
+    now = sums = [np.zeros(positives.shape) for _ in required]
+
+    def count(decided: Array) -> Counts:
+        true_positives = np.einsum("nc,mnc->mc", y, decided)[:, None]
+        return counts_of_sums(decided.sum(axis=1, keepdims=True), true_positives, positives, total)
 
     def gradient(z: Array) -> tuple[Array, Array]:
+        nonlocal now, sums
         p = probabilities(z, task)
         parts = weight * p
-        predicted = parts.sum(axis=1, keepdims=True)
-        true_positives = np.einsum("nc,mnc->mc", y, parts)[:, None]
-        counts = counts_of_sums(predicted, true_positives, positives, total)
-        score, d_positive, d_negative = sample_derivatives(counts, target.metric, target.layout)
+        metric = lagrangian(target.metric, required, now) if required else target.metric
+        score, d_positive, d_negative = sample_derivatives(count(parts), metric, target.layout)
+        if required:
+            now, sums = moved(sums, required, count(weight * (z > 0)), NUMPY)
         found = y * (d_positive - d_negative)
         found += d_negative
         if task == "multiclass":

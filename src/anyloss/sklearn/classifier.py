@@ -17,11 +17,24 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from threadpoolctl import threadpool_limits
 
 from anyloss._core.backend import Array
+from anyloss._core.constraints import ConstraintSpec
 from anyloss._core.scoring import AVERAGES
 from anyloss._progress import stage_progress
+from anyloss.certificates import CertifiedThreshold
 from anyloss.metrics import Metric, MetricSpec
 from anyloss.metrics import metric as find_metric
-from anyloss.recipe import fit
+from anyloss.recipe import Ensemble
+from anyloss.recipe.constrained import (
+    Promise,
+    centred,
+    certificate_from_json,
+    certificate_to_json,
+    certified,
+    check_task,
+    read_promise,
+    refuse_weights,
+    split_rows,
+)
 from anyloss.recipe.features import standardise
 from anyloss.recipe.folder import (
     labels_from_json,
@@ -34,8 +47,10 @@ from anyloss.recipe.folder import (
 )
 from anyloss.recipe.folds import thinned
 from anyloss.recipe.networks import Layers, forward
+from anyloss.recipe.numpy_models import Started, finish, start
 from anyloss.recipe.target import decision_values, new_target
 from anyloss.sklearn.labels import labels_of, read_target
+from anyloss.thresholds import best_threshold
 
 
 class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -78,6 +93,13 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         random_state (int, RandomState or None): the seed of folds and networks. The same seed
             gives exactly the same model.
         verbose (bool): whether to show a progress bar. Default: False.
+        constraints (str or list of str, optional): constraints for two classes, such as
+            `"recall >= 0.9"`, each a metric (a name or a formula), `>=` or `<=`, and a number. The
+            metric is then the best one among the decisions that satisfy them on held-out rows.
+        confidence_level (float, optional): the confidence with which the constraints shall hold on
+            new data, such as 0.95. Some of the rows are then set aside, and only used to certify
+            the fitted model. None, the default, promises nothing about new data.
+        certify_share (float): the share of the rows that is set aside, at random. Default: 0.2.
 
     Attributes:
         classes_ (array): the classes, or the numbers of the labels.
@@ -92,6 +114,11 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         start_score_ (float): the held-out metric of the start. The threshold was tuned on the
             same rows, so it is optimistic.
         held_out_score_ (float): the held-out metric of the ensemble, on the same rows.
+        threshold_ (float): the threshold of the mean decision values of the members under
+            constraints, before it is moved to 0; otherwise 0.
+        certificate_ (CertifiedThreshold or None): with a confidence level, what is certified, on
+            how many rows. Its `threshold` is None if nothing could be certified; predictions then
+            use its `uncertified_threshold`.
         n_features_in_ (int): the number of columns.
         feature_names_in_ (array): their names, if `X` was a data frame.
 
@@ -101,8 +128,9 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         - `y`: `(n,)`, or `(n, labels)` for several labels.
 
     Raises:
-        ValueError: by `fit`, if a parameter is out of range, `X` or `y` contain NaN, or `y` has
-            one class only.
+        ValueError: by `fit`, if a parameter is out of range, `X` or `y` contain NaN, `y` has one
+            class only, no threshold satisfies the constraints, or a certificate is wanted for
+            weighted rows.
 
     Examples:
         >>> from sklearn.datasets import load_breast_cancer
@@ -132,6 +160,9 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         warm_start: bool = False,
         random_state: Any = None,
         verbose: bool = False,
+        constraints: ConstraintSpec | None = None,
+        confidence_level: float | None = None,
+        certify_share: float = 0.2,
     ) -> None:
         self.metric = metric
         self.hidden_layer_sizes = hidden_layer_sizes
@@ -147,6 +178,9 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.warm_start = warm_start
         self.random_state = random_state
         self.verbose = verbose
+        self.constraints = constraints
+        self.confidence_level = confidence_level
+        self.certify_share = certify_share
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -173,34 +207,43 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _fit(self, X: Array, y: Array, sample_weight: Array | None) -> Self:
         find_metric(self.metric)
-        hidden = self._check_parameters()
+        hidden, promise = self._check_parameters()
         with _hint_for_text():
             X, y = validate_data(
                 self, X, y, accept_sparse="csr", dtype=np.float64, ensure_min_samples=2,
                 multi_output=True,
             )  # fmt: skip
         check_classification_targets(y)
+        refuse_weights(promise, sample_weight)
         if sample_weight is not None:
             sample_weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
             present = sample_weight > 0
             X, y, sample_weight = X[present], y[present], sample_weight[present]
+        fresh = check_random_state(self.random_state).randint(2**31)
+        rows, certifying = split_rows(X.shape[0], promise, fresh)
+        X_certifying, y_certifying = X[certifying], y[certifying]
+        if len(certifying):
+            X, y = X[rows], y[rows]
         target = read_target(y, self.metric, self.average, self.pos_label, sample_weight)
+        check_task(promise, target.task)
         labels = target.labels
         initial = self._initial_layers([X.shape[1], *hidden, labels.shape[1]])
         # A warm start keeps the folds; new folds would score models on rows that they have seen.
-        fresh = check_random_state(self.random_state).randint(2**31)
         seed: int = fresh if initial is None else self._seed
         if self.max_rows is not None and X.shape[0] > self.max_rows:
             rows, sample_weight = thinned(labels, sample_weight, target.task, self.max_rows, seed)
             X, labels = X[rows], labels[rows]
         X, into_columns = standardise(X, sample_weight)
         with stage_progress(self.verbose) as on_step, threadpool_limits(1, user_api="blas"):
-            found = fit(
-                X, labels, self.metric, task=target.task, average=target.average,
-                weight=sample_weight, hidden=hidden, C=self.C, folds=self.folds,
-                repeats=self.repeats, steps=self.max_iter, initial=initial, seed=seed,
+            started = start(
+                X, labels, task=target.task, weight=sample_weight, hidden=hidden, C=self.C,
+                folds=self.folds, repeats=self.repeats, initial=initial, seed=seed,
                 on_step=on_step,
+            )  # fmt: skip
+            found = finish(
+                started, self.metric, average=target.average, steps=self.max_iter,
                 patience=self.n_iter_no_change if self.early_stopping else None,
+                on_step=on_step, constraints=promise.constraints,
             )  # fmt: skip
         self.classes_, self.pos_label_ = target.classes, target.positive
         self.task_, self.average_ = target.task, target.average
@@ -210,10 +253,36 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.n_iter_, self.history_ = len(found.history), found.history
         self.hard_history_ = found.checks
         self.start_score_, self.held_out_score_ = found.start_score, found.held_out_score
+        self._settle(promise, started, found, X_certifying, y_certifying)
         return self
 
-    def _check_parameters(self) -> tuple[int, ...]:
+    def _settle(
+        self, promise: Promise, started: Started, found: Ensemble, X: Array, y: Array
+    ) -> None:
+        """Set the threshold: the constrained one of held-out rows, or one that `(X, y)` certify."""
+        self.threshold_ = 0.0
+        self.certificate_: CertifiedThreshold | None = None
+        if not promise.constraints:
+            return
+        held_out, metric = (started.y[:, 0], found.held_out[:, 0]), find_metric(self.metric)
+        if promise.confidence_level is None:
+            self.threshold_ = best_threshold(
+                *held_out, metric, constraints=promise.constraints, weight=started.weight
+            ).threshold
+            return
+        scores = self._decide_rows(X)[:, 0]
+        labels = labels_of(y, self.classes_, self.task_, self.pos_label_, len(scores))[:, 0]
+        tested = certified(*held_out, started.weight, labels, scores, metric, promise)
+        self.certificate_, self.threshold_ = tested, tested.used_threshold
+
+    def _check_parameters(self) -> tuple[tuple[int, ...], Promise]:
         """Check the ranges of all parameters; return the sizes of the hidden layers."""
+        promise = read_promise(self.constraints, self.confidence_level, self.certify_share)
+        if self.warm_start and promise.confidence_level is not None:
+            raise ValueError(
+                "warm_start=True starts from models that may have seen the rows that certify; "
+                f"leave it out, or confidence_level={self.confidence_level}"
+            )
         if not isinstance(self.C, Real) or not 0 < self.C < np.inf:
             raise ValueError(f"C must be a positive number; got {self.C!r}")
         for name, low in (
@@ -235,7 +304,7 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 "hidden_layer_sizes must be positive integers, such as (8,) or (32, 16), or () "
                 f"for a linear model; got {self.hidden_layer_sizes!r}"
             )
-        return tuple(int(x) for x in sizes)
+        return tuple(int(x) for x in sizes), promise
 
     def _initial_layers(self, sizes: list[int]) -> Layers | None:
         """The started members of the last fit, for a warm start of the same shape."""
@@ -260,6 +329,10 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _decide(self, X: Array) -> Array:
         check_is_fitted(self)
         X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
+        return centred(self._decide_rows(X), self.threshold_)
+
+    def _decide_rows(self, X: Array) -> Array:
+        """The decision values of checked rows, before the threshold."""
         with threadpool_limits(1, user_api="blas"):
             return decision_values(forward(self.layers_, X)[-1], self.task_)
 
@@ -280,6 +353,9 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict(self, X: Array) -> Array:
         """The predicted class of each row; for several labels a matrix of 0 and 1."""
         decision = self.decision_function(X)
+        if self.task_ == "binary" and self.pos_label_ == self.classes_[0]:
+            # A decision value of exactly 0 predicts the negative class, as in every metric here.
+            return self.classes_[(decision >= 0).astype(int)]
         if self.task_ == "multilabel":
             return (decision > 0).astype(int)
         if decision.ndim == 1:
@@ -306,7 +382,8 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Write the fitted model to a folder of JSON and safetensors files."""
         check_is_fitted(self)
         parameters = self.get_params() | {"metric": metric_to_json(self.metric)}
-        parameters["hidden_layer_sizes"] = list(self._check_parameters())
+        hidden, promise = self._check_parameters()
+        parameters |= {"hidden_layer_sizes": list(hidden), "constraints": promise.texts}
         for key, value in parameters.items():
             value = value.item() if isinstance(value, np.generic) else value
             parameters[key] = None if isinstance(value, np.random.RandomState) else value
@@ -318,6 +395,8 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             else int(np.flatnonzero(self.classes_ == self.pos_label_)[0]),
             "task": {"name": self.task_, "average": self.average_},
             "scores": {"start": self.start_score_, "held_out": self.held_out_score_},
+            "threshold": self.threshold_,
+            "certificate": certificate_to_json(self.certificate_),
             "columns": list(getattr(self, "feature_names_in_", [])) or None,
         }
         arrays = {f"layer{k}": x for k, x in enumerate(self.layers_)}
@@ -343,6 +422,8 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             model.hard_history_ = arrays.pop("hard_history")
             model.layers_ = [arrays[f"layer{k}"] for k in range(len(arrays))]
             columns = stored["columns"]
+            model.threshold_ = stored["threshold"]
+            model.certificate_ = certificate_from_json(stored["certificate"])
         except (KeyError, TypeError, IndexError) as error:
             raise ValueError(f"{path} is not a complete model folder: {error!r}") from None
         model.n_iter_, model.n_features_in_ = len(model.history_), model.layers_[0].shape[1]

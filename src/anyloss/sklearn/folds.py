@@ -60,8 +60,19 @@ def without_weight_zero(
 ) -> tuple[Array, Array, Array, Bunch]:
     """All without the rows of weight 0, which equal no rows."""
     rows = np.flatnonzero(weight)
+    X, y, routed = of_rows(X, y, rows, routed)
+    return X, y, weight[rows], routed
+
+
+def of_rows(X: Array, y: Array, rows: Array, routed: Bunch) -> tuple[Array, Array, Bunch]:
+    """Some of the rows, with the parameters of these rows."""
     kept = {k: _check_method_params(X, given, indices=rows) for k, given in routed.items()}
-    return _safe_indexing(X, rows), _rows_of(y, rows), weight[rows], Bunch(**kept)
+    return *part_of(X, y, rows), Bunch(**kept)
+
+
+def part_of(X: Array, y: Array, rows: Array) -> tuple[Array, Array]:
+    """Some of the rows and their labels."""
+    return _safe_indexing(X, rows), _rows_of(y, rows)
 
 
 def _rows_of(y: Array, rows: Array) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from numbers import Integral
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -9,7 +10,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
 from sklearn.exceptions import NotFittedError
-from sklearn.utils import Bunch, get_tags
+from sklearn.utils import Bunch, check_random_state, get_tags
 from sklearn.utils.metadata_routing import (
     MetadataRouter,
     MethodMapping,
@@ -28,14 +29,26 @@ from sklearn.utils.validation import (
 )
 
 from anyloss._core.backend import Array
-from anyloss._core.functions import score
+from anyloss._core.constraints import ConstraintSpec
+from anyloss._core.functions import score as core_score
 from anyloss._core.scoring import AVERAGES, check_average
 from anyloss._core.shapes import Layout
+from anyloss.certificates import CertifiedThreshold
 from anyloss.decisions import Decision, Found
 from anyloss.decisions.labels import SHARINGS, Sharing
 from anyloss.decisions.search import best_decision
 from anyloss.metrics import Metric, MetricSpec
 from anyloss.metrics import metric as find_metric
+from anyloss.recipe.constrained import (
+    Promise,
+    certificate_from_json,
+    certificate_to_json,
+    certified,
+    check_task,
+    read_promise,
+    refuse_weights,
+    split_rows,
+)
 from anyloss.recipe.folder import (
     labels_from_json,
     labels_to_json,
@@ -45,7 +58,14 @@ from anyloss.recipe.folder import (
     save_model,
     unchanged_on_error,
 )
-from anyloss.sklearn.folds import fitted, out_of_fold, splitter, without_weight_zero
+from anyloss.sklearn.folds import (
+    fitted,
+    of_rows,
+    out_of_fold,
+    part_of,
+    splitter,
+    without_weight_zero,
+)
 from anyloss.sklearn.labels import Labels, labels_of, read_target
 from anyloss.sklearn.responses import Responses, Wanted, responses
 from anyloss.thresholds import sweep
@@ -104,7 +124,17 @@ class TunedDecisionClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimat
         max_evaluations (int): how often the rows may be passed over in the search for several
             classes. Default: 500.
         store_cv_results (bool): whether to keep what was compared in `cv_results_`. Default: False.
-        random_state (int, RandomState or None): the seed of the held-out part if `cv` is a share.
+        random_state (int, RandomState or None): the seed of the held-out part if `cv` is a share,
+            and of the rows that certify.
+        constraints (str or list of str, optional): constraints for two classes, such as
+            `"recall >= 0.9"`, each a metric (a name or a formula), `>=` or `<=`, and a number. The
+            rule is then the best one among those that satisfy them on held-out rows.
+        confidence_level (float, optional): the confidence with which the constraints shall hold on
+            new data, such as 0.95. Some of the rows are then set aside, and only used to certify
+            the classifier, which is fitted on the others. None, the default, promises nothing.
+        certify_share (float): the share of the rows that is set aside, at random. With `groups`, it
+            is the share of the groups, one random row of each is used, and no other row of it
+            trains. Default: 0.2.
 
     Attributes:
         best_decision_ (Decision): the decision rule, with `thresholds`, or `gains` and `offsets`.
@@ -114,6 +144,10 @@ class TunedDecisionClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimat
             (`rules`), `decisions` and `scores` of the rules that were compared, the number of
             `evaluations`, and the `mixture_score` of the random mixture of rules that the linear
             approximations end with (None for labels and costs).
+        certificate_ (CertifiedThreshold or None): with a confidence level, what is certified, on
+            how many rows. Its `threshold` is None if nothing could be certified; predictions then
+            use its `uncertified_threshold`. It is about `estimator_` as it is: a classifier that is
+            fitted again has no certificate.
         estimator_ (estimator): the fitted classifier.
         classes_ (array): the classes, or the numbers of the labels.
         pos_label_ (Any): the positive class; None unless the task is binary.
@@ -127,8 +161,9 @@ class TunedDecisionClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimat
         - `y`: `(n,)`, or `(n, labels)` of 0 and 1 for several labels.
 
     Raises:
-        ValueError: by `fit`, if a parameter is out of range, `y` has one class only, or the scores
-            do not fit the classes.
+        ValueError: by `fit`, if a parameter is out of range, `y` has one class only, the scores do
+            not fit the classes, no threshold satisfies the constraints, or a certificate is wanted
+            for weighted rows.
         NotFittedError: by `fit`, if `cv="prefit"` and the estimator is not fitted.
 
     Examples:
@@ -155,6 +190,9 @@ class TunedDecisionClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimat
         max_evaluations: int = 500,
         store_cv_results: bool = False,
         random_state: Any = None,
+        constraints: ConstraintSpec | None = None,
+        confidence_level: float | None = None,
+        certify_share: float = 0.2,
     ) -> None:
         self.estimator = estimator
         self.metric = metric
@@ -168,6 +206,9 @@ class TunedDecisionClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimat
         self.max_evaluations = max_evaluations
         self.store_cv_results = store_cv_results
         self.random_state = random_state
+        self.constraints = constraints
+        self.confidence_level = confidence_level
+        self.certify_share = certify_share
 
     def __sklearn_tags__(self) -> Any:
         tags, inner = super().__sklearn_tags__(), get_tags(self.estimator)
@@ -207,7 +248,7 @@ class TunedDecisionClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimat
             return self._fit(X, y, params)
 
     def _fit(self, X: Array, y: Array, params: dict[str, Any]) -> Self:
-        self._check_parameters()
+        promise = self._check_parameters()
         if not _routing_enabled():
             _raise_for_params(params, self, "fit", allow=["sample_weight", "groups"])
         if y is None:
@@ -216,14 +257,22 @@ class TunedDecisionClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimat
         check_classification_targets(_check_y(y, multi_output=True))
         routed = self._routed(params)
         weight = routed.fit.get("sample_weight")
+        refuse_weights(promise, weight)
         if weight is not None:
             weight = _check_sample_weight(weight, X, ensure_non_negative=True)
             if not weight.all():
                 X, y, weight, routed = without_weight_zero(X, y, weight, routed)
+        certifying = None
+        if promise.confidence_level is not None:
+            seed, groups = check_random_state(self.random_state), routed.split.get("groups")
+            rows, kept = split_rows(_num_samples(X), promise, seed.randint(2**31), groups)
+            certifying = part_of(X, y, kept)
+            X, y, routed = of_rows(X, y, rows, routed)
         prefit = isinstance(self.cv, str) and self.cv == "prefit"
         known = self._prefit_classes() if prefit else None
         target = read_target(y, self.metric, self.average, self.pos_label, weight, known)
         check_average(find_metric(self.metric), target.average)
+        check_task(promise, target.task)
         wanted = Wanted(self._methods(), target.task, target.classes, target.positive)
         if prefit:
             self.estimator_ = self.estimator
@@ -242,19 +291,38 @@ class TunedDecisionClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimat
             train = None if self.refit else splits[0][0]
             self.estimator_ = fitted(clone(self.estimator), X, y, train, routed.fit)
         weight = np.ones(len(rows)) if weight is None else weight[rows]
-        self._tune(target, target.labels[rows], held_out, weight)
+        self._tune(target, target.labels[rows], held_out, weight, promise)
+        self.certificate_: CertifiedThreshold | None = None
+        if certifying is not None:
+            self._certify(target.labels[rows, 0], held_out.scores[:, 0], certifying, promise)
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(self.estimator_, name):
                 setattr(self, name, getattr(self.estimator_, name))
         return self
 
-    def _tune(self, target: Labels, y: Array, held_out: Responses, weight: Array) -> None:
+    def _certify(
+        self, y: Array, scores: Array, given: tuple[Array, Array], promise: Promise
+    ) -> None:
+        """Test the candidates of held-out scores on the rows that were set aside; keep the best."""
+        X, classes = given
+        new = self._scores(X)[:, 0]
+        labels = labels_of(classes, self.classes_, self.task_, self.pos_label_, len(new))[:, 0]
+        metric = find_metric(self.metric)
+        found = certified(y, scores, None, labels, new, metric, promise)
+        self.certificate_, threshold = found, found.used_threshold
+        self.best_decision_ = Decision(thresholds=np.array([threshold]))
+        self.best_score_ = float(core_score(y, (scores > threshold) * 1.0, metric))
+
+    def _tune(
+        self, target: Labels, y: Array, held_out: Responses, weight: Array, promise: Promise
+    ) -> None:
         """Find the rule for held-out scores, and keep it."""
         metric = find_metric(self.metric)
         lay = Layout(target.task, target.average, y.shape[1])
         found = best_decision(
             y, held_out.scores, metric, lay, weight=weight, sharing=self.label_thresholds,
             probabilities=held_out.probabilities, max_evaluations=self.max_evaluations,
+            constraints=promise.constraints, required=promise.confidence_level is None,
         )  # fmt: skip
         self.classes_, self.pos_label_ = target.classes, target.positive
         self.task_, self.average_ = target.task, target.average
@@ -266,7 +334,7 @@ class TunedDecisionClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimat
                 else _compared(found)
             )
 
-    def _check_parameters(self) -> None:
+    def _check_parameters(self) -> Promise:
         find_metric(self.metric)
         known = [x for x in AVERAGES if x not in (None, "none", "samples")]
         for name, allowed in (
@@ -284,6 +352,14 @@ class TunedDecisionClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimat
                 "cv must be a number of folds, a share, a cross-validator, splits or 'prefit'; got "
                 f"{self.cv!r}"
             )
+        promise = read_promise(self.constraints, self.confidence_level, self.certify_share)
+        splits = isinstance(self.cv, Iterable) and not isinstance(self.cv, str)
+        if promise.confidence_level is not None and splits:
+            raise ValueError(
+                "with confidence_level=, some rows are set aside before the splits, so that cv "
+                "cannot be a list of splits; pass a number of folds or a cross-validator"
+            )
+        return promise
 
     def _methods(self) -> list[str]:
         return list(METHODS) if self.response_method == "auto" else [self.response_method]
@@ -358,7 +434,7 @@ class TunedDecisionClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimat
             decided = np.arange(len(self.classes_)) == decided[:, None]
         one = self.task_ == "binary"
         return float(
-            score(
+            core_score(
                 labels[:, 0] if one else labels,
                 decided[:, 0] * 1.0 if one else decided * 1.0,
                 find_metric(self.metric),
@@ -380,6 +456,9 @@ class TunedDecisionClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimat
             "response_method": self.response_method,
             "label_thresholds": self.label_thresholds,
             "score": self.best_score_,
+            "constraints": self._check_parameters().texts,
+            "confidence_level": self.confidence_level,
+            "certificate": certificate_to_json(self.certificate_),
         }
         arrays = {k: x for k, x in self.best_decision_._asdict().items() if x is not None}
         save_model(path, KIND, description, arrays)
@@ -401,13 +480,15 @@ class TunedDecisionClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimat
             model = cls(
                 estimator, metric_from_json(stored["metric"]), average=stored["task"]["average"],
                 cv="prefit", refit=False, response_method=stored["response_method"],
-                label_thresholds=stored["label_thresholds"],
+                label_thresholds=stored["label_thresholds"], constraints=stored["constraints"],
+                confidence_level=stored["confidence_level"],
             )  # fmt: skip
             model.classes_ = labels_from_json(stored["classes"])
             positive = stored["positive"]
             model.pos_label_ = None if positive is None else model.classes_[positive]
             model.task_, model.average_ = stored["task"]["name"], stored["task"]["average"]
             model.best_decision_, model.best_score_ = Decision(**arrays), stored["score"]
+            model.certificate_ = certificate_from_json(stored["certificate"])
         except (KeyError, TypeError, IndexError) as error:
             raise ValueError(f"{path} is not a complete model folder: {error!r}") from None
         model.pos_label, known = model.pos_label_, model._prefit_classes()
