@@ -20,11 +20,15 @@ EDITABLE := $(INSTALL) --constraint constraints.txt --editable
 # One thread per process: the tests run in two processes, and threads would only compete.
 RUN := OMP_NUM_THREADS=1
 
-.PHONY: demo test test-all lint types tests test-slow test-oldest test-sdist test-tensorflow clean
+.PHONY: demo docs test test-all lint types tests test-slow test-oldest test-sdist test-tensorflow clean
 
 # Most of the time is the installation of torch. --no-compile skips the modules that are never imported.
 demo: $(VENV)/installed-demo
 	$(RUN) $(BIN)/python examples/demo.py
+
+# The documentation, in site/. A broken link or an unknown name is an error.
+docs: $(VENV)/installed-dev
+	$(RUN) NO_MKDOCS_2_WARNING=1 KERAS_BACKEND=torch $(BIN)/mkdocs build --strict --quiet
 
 test: lint types tests
 
@@ -89,4 +93,4 @@ $(TENSORFLOW)/installed: pyproject.toml constraints.txt
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(OLDEST) $(TENSORFLOW) .venv-peers dist .pytest_cache .mypy_cache .ruff_cache .coverage
+	rm -rf $(VENV) $(OLDEST) $(TENSORFLOW) .venv-peers dist site .pytest_cache .mypy_cache .ruff_cache .coverage

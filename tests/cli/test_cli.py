@@ -75,7 +75,7 @@ def test_a_named_class_is_positive(folder, capsys):
     words = f"fit {folder}/data.csv --target left --positive no --model linear --out {folder}/no"
     assert main(words.split()) == 0
     assert "positive class: left = no\n" in capsys.readouterr().out
-    assert load(folder / "no").positive == "no"
+    assert load(folder / "no").outcome.positive == "no"
 
 
 def test_other_forms_of_the_same_table_give_the_same_model(folder):
@@ -89,6 +89,57 @@ def test_other_forms_of_the_same_table_give_the_same_model(folder):
         words = f"fit {folder}/{name} --target left --model linear --out {folder}/form"
         assert main(words.split()) == 0
         assert (folder / "form" / "classifier" / "arrays.safetensors").read_bytes() == expected
+
+
+def test_several_classes_and_labels(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(7)
+    frame = customers()
+    risk = frame["age"].fillna(40) + rng.normal(0, 4, 300)
+    frame["level"] = np.select([risk < 36, risk < 44], ["low", "middle"], "high")
+    frame["old"], frame["rome"] = (risk > 45).astype(int), (frame["city"] == "Rome").astype(int)
+    frame = frame.drop(columns=["left", "key"])
+    frame.to_csv("a.csv", index=False)
+    words = "fit a.csv --target level --drop old rome --model linear --average weighted --out m"
+    assert main(words.split()) == 0
+    shown = capsys.readouterr().out
+    assert "3 classes of level: 'high', 'low', 'middle'\n" in shown
+    assert re.search(r"f1 \(weighted\) on \d+ test rows: 0\.\d{4} \(95 % interval: ", shown)
+    assert re.search(r"^class +precision  recall      f1    rows$", shown, re.MULTILINE)
+    for name in ("high", "low", "middle"):
+        assert re.search(rf"^{name} +0\.\d{{3}} +0\.\d{{3}} +0\.\d{{3}} +\d+$", shown, re.MULTILINE)
+    for name in ("cross-entropy, arg-max", "tuned decision rule", "at random, by the shares"):
+        assert name in shown
+    assert main(["predict", "m", "a.csv", "--out", "p.csv"]) == 0
+    found = read_table(tmp_path / "p.csv")
+    assert f1_score(frame["level"], found["prediction"], average="weighted") > 0.6
+    assert (
+        main(
+            [
+                "fit",
+                "a.csv",
+                "--target",
+                "old",
+                "rome",
+                "--drop",
+                "level",
+                "--model",
+                "linear",
+                "--out",
+                "labels",
+            ]
+        )
+        == 0
+    )
+    assert "2 labels: 'old', 'rome'" in capsys.readouterr().out
+    assert load("labels").outcome.task == "multilabel"
+    command = "compare a.csv --target level --drop old rome --folds 2 --repeats 1 --metric mcc"
+    assert main(command.split()) == 0
+    shown = capsys.readouterr().out
+    assert "LightGBM, tuned decision rule" in shown
+    assert re.search(r"^always '\w+' +0\.0000 ", shown, re.MULTILINE)
+    assert main(["fit", "a.csv", "--target", "level", "--model", "lightgbm", "--out", "trees"]) == 2
+    assert "the model 'lightgbm' is for two classes; got a multiclass" in capsys.readouterr().err
 
 
 def test_auto_takes_the_best_on_held_out_rows(folder, capsys):
@@ -105,8 +156,14 @@ def bad_tables(tmp_path):
     """Files that cannot be used, and their errors."""
     frame = customers(100)
     tables = {
-        "constant": (frame.assign(left="yes"), "must have two classes; got 'yes' in all rows"),
-        "classes": (frame.assign(left=["a", "b", "c", "d"] * 25), "must have two classes; got 4"),
+        "constant": (
+            frame.assign(left="yes"),
+            "must have two classes or more; got 'yes' in all rows",
+        ),
+        "classes": (
+            frame.assign(left=["a", "b", "c"] * 33 + ["d"]),
+            r"at least 10 rows of each class, .* got fewer of 'd' \(1\): merge these classes",
+        ),
         "without": (frame.drop(columns="left"), "there is no column 'left'"),
         "dates": (frame.assign(on="2020-01-31"), "column 'on': .*--drop NAME"),
         "only-ids": (frame[["key", "left"]], "got only columns that identify the rows"),

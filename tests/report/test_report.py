@@ -8,10 +8,11 @@ import shutil
 from xml.etree import ElementTree
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.spatial.distance import cdist
 from sklearn import metrics
-from sklearn.datasets import load_breast_cancer
+from sklearn.datasets import load_breast_cancer, load_wine
 from sklearn.inspection import permutation_importance
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import train_test_split
@@ -21,10 +22,11 @@ from sklearn.preprocessing import StandardScaler
 import anyloss
 from anyloss.report import curves, render, words, write
 from anyloss.sklearn import AnyLossClassifier
+from anyloss.tabular import Outcome, fit_table
 from anyloss.tabular.result import Baseline, Importance, Result
 
 SECTIONS = [
-    "answer", "decisions", "threshold", "training", "ranking", "baselines", "columns", "data", "again",
+    "answer", "decisions", "threshold", "ranking", "training", "baselines", "columns", "data", "again",
 ]  # fmt: skip
 NASTY = {
     "script": "<script>document.title='taken'</script>",
@@ -60,9 +62,8 @@ def result():
         model=model,
         model_name="linear",
         metric="f1",
-        target="diagnosis",
-        positive="malignant",
-        negative="benign",
+        average="binary",
+        outcome=Outcome("binary", ("diagnosis",), ("benign", "malignant")),
         score=score,
         interval=tuple(np.quantile(ours, [0.025, 0.975])),
         counts=anyloss.counts(y_test, p),
@@ -226,7 +227,7 @@ def test_thin_takes_no_more_than_asked():
 def test_names_are_text_and_nothing_else(result):
     names = list(NASTY.values())
     nasty = dataclasses.replace(
-        result, target=names[0], positive=names[1], negative=names[2], model_name=names[3],
+        result, outcome=Outcome("binary", (names[0],), (names[2], names[1])), model_name=names[3],
         baselines=tuple(dataclasses.replace(result.baselines[0], name=x) for x in names),
         importances=tuple(Importance(x, 0.1, 0.01) for x in names),
         candidates=dict.fromkeys(names, 0.5), warnings=tuple(names),
@@ -401,7 +402,7 @@ def test_a_browser_opens_it(browser, page):
 def test_no_page_is_wider_than_its_screen(browser, result, tmp_path, width, odd):
     names = list(NASTY.values()) if odd == "nasty" else ["age"]
     changed = dataclasses.replace(
-        result, target=names[0], positive=names[-5 % len(names)], negative=names[-1],
+        result, outcome=Outcome("binary", (names[0],), (names[-1], names[-5 % len(names)])),
         importances=tuple(Importance(x, 0.1, 0.01) for x in names),
         baselines=tuple(Baseline(x, 0.5, 0.1, (0.0, 0.2)) for x in names), warnings=tuple(names),
     )  # fmt: skip
@@ -436,3 +437,86 @@ def test_it_prints_dark_on_white_even_from_a_dark_screen(browser, page):
     pdf = base64.b64decode(printed["data"])
     assert pdf.startswith(b"%PDF")
     assert 2 <= len(re.findall(rb"/Type /Page\b", pdf)) <= 6
+
+
+@pytest.fixture(scope="module")
+def several():
+    """A real model of several classes, by its task."""
+    wine = load_wine(as_frame=True).frame
+    noise = np.random.default_rng(0).normal(size=wine.shape) * wine.std().to_numpy()
+    noise[:, -1] = 0
+    frame = (wine + noise).assign(target=[f"<b>{k}</b>" for k in wine["target"]])
+    films = np.random.default_rng(1).normal(size=(300, 3))
+    labels = (films + np.random.default_rng(2).normal(size=(300, 3)) > 0.7).astype(int)
+    both = pd.DataFrame(np.hstack([films, labels]), columns=["x", "y", "z", "sad", "loud", "odd"])
+    return {
+        "multiclass": fit_table(frame, "target", "mcc", model="linear"),
+        "multilabel": fit_table(both, ["sad", "loud", "odd"], "f1", model="linear"),
+    }
+
+
+@pytest.mark.parametrize("task", ["multiclass", "multilabel"])
+def test_the_tables_of_several_classes_are_those_of_scikit_learn(several, task):
+    result = several[task]
+    page = render(result)
+    text = text_of(page)
+    y, d = result.y_test, result.outcome.decide(result.p_test)
+    if task == "multiclass":
+        y, d = y.argmax(axis=1), d.argmax(axis=1)
+        cells = re.findall(r'<td class="(?:right|wrong)".*?<b>([\d,]+)</b>', page)
+        expected = metrics.confusion_matrix(y, d)
+        assert [int(x) for x in cells] == expected.ravel().tolist()
+        mcc, title = metrics.matthews_corrcoef(y, d), anyloss.metric("mcc").title
+        assert f"{title} is {mcc:.2f}" in text
+        assert re.search(rf"{title} ([\d.]+ ){{3}}{mcc:.3f} Precision", text)
+        right = int((y == d).sum())
+    else:
+        assert f"Macro F1 is {metrics.f1_score(y, d, average='macro'):.2f}" in text
+        right = int((y == d).all(axis=1).sum())
+    assert f"% of the rows ({right} of {len(y)}) correctly." in text
+    each = metrics.precision_recall_fscore_support(y, d)
+    for k, name in enumerate(result.outcome.classes):
+        precision, recall, f1, rows = (x[k] for x in each)
+        assert f"{name} {precision:.3f} {recall:.3f} {f1:.3f} {rows}" in text
+    for title, function in (
+        ("Precision", metrics.precision_score),
+        ("Recall", metrics.recall_score),
+        ("F1", metrics.f1_score),
+    ):
+        values = [f"{function(y, d, average=x):.3f}" for x in ("macro", "micro", "weighted")]
+        assert f"{title} {' '.join(values)}" in text
+    ids = re.findall(r'<(?:header|section) id="(\w+)"', page)
+    assert ids == [
+        "answer", "decisions", "averages", "training", "baselines", "columns", "data", "again",
+    ]  # fmt: skip
+    assert "<b>0</b>" not in page.replace("<b>0</b></td>", "")  # the names of classes are escaped
+    assert not re.search(r"\b(nan|inf|None)\b", text)
+
+
+def test_many_classes_have_a_list_of_errors(several):
+    result = several["multiclass"]
+    rng = np.random.default_rng(0)
+    names = tuple(f"class {k}" for k in range(40))
+    y, d = rng.integers(0, 40, 2000), rng.integers(0, 40, 2000)
+    d = np.where(rng.random(2000) < 0.7, y, d)
+    many = dataclasses.replace(
+        result, outcome=Outcome("multiclass", ("k",), names), y_test=np.eye(40)[y],
+        p_test=np.eye(40)[d], counts=anyloss.counts(y, np.eye(40)[d]),
+        facts={**result.facts, "positives": [50] * 40},
+    )  # fmt: skip
+    page = render(many)
+    assert "The most frequent errors on the 2,000 test rows" in text_of(page)
+    wrong = metrics.confusion_matrix(y, d)
+    np.fill_diagonal(wrong, 0)
+    i, k = np.unravel_index(wrong.argmax(), wrong.shape)
+    assert f"class {i} class {k} {wrong.max()} " in text_of(page)
+    assert "and 20 more" in text_of(page)
+    assert len(page) < 150_000
+
+
+@pytest.mark.parametrize("task", ["multiclass", "multilabel"])
+@pytest.mark.parametrize("width", [320, 1100])
+def test_the_page_of_several_classes_fits_its_screen(browser, several, tmp_path, width, task):
+    show(browser, write(several[task], tmp_path / "report.html"), width)
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+    assert browser.get_log("browser") == []

@@ -35,13 +35,26 @@ def add_table(command: argparse.ArgumentParser) -> None:
     """Declare the arguments of the commands that train on a table."""
     command.add_argument("data", type=Path, help="The table: a CSV or Parquet file.")
     command.add_argument(
-        "--target", required=True, metavar="COLUMN", help="The name of the label column."
+        "--target",
+        required=True,
+        nargs="+",
+        metavar="COLUMN",
+        help="The label column, with two or more classes. Several columns of 0 and 1 are several "
+        "labels, each of which is predicted.",
     )
     command.add_argument("--metric", default="f1", help=f"The metric to train for: {METRIC}")
     command.add_argument(
         "--positive",
         metavar="CLASS",
-        help="The positive class. Default: the rarer one of two classes.",
+        help="The positive class. If there are more than two classes, it is separated from all "
+        "others. Default: the rarer one of two classes; none of several.",
+    )
+    command.add_argument(
+        "--average",
+        default="auto",
+        help="How the metric is averaged over several classes or labels: macro, micro, weighted, "
+        "or multiclass for a metric with a form of its own, such as mcc. Default: auto, which is "
+        "the metric's own form if it has one, else macro.",
     )
     command.add_argument(
         "--seed", type=_seed, default=0, help="The seed of all random choices. Default: 0."
@@ -108,6 +121,7 @@ def table_options(given: argparse.Namespace) -> dict[str, Any]:
     """The arguments of `add_table` as keyword arguments of `anyloss.tabular`."""
     return {
         "source": given.data, "target": given.target, "metric": given.metric,
-        "positive": given.positive, "seed": given.seed, "drop": given.drop, "id_column": given.id,
-        "separator": given.separator, "encoding": given.encoding,
+        "positive": given.positive, "average": given.average, "seed": given.seed,
+        "drop": given.drop, "id_column": given.id, "separator": given.separator,
+        "encoding": given.encoding,
     }  # fmt: skip

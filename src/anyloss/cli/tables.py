@@ -85,17 +85,26 @@ def _print_warnings(warnings: Any) -> None:
 
 
 def _print_result(result: Any, out: Path) -> None:
+    from anyloss.tabular.columns import listed
+
     rarer = "" if result.settings["positive_named"] else " (the rarer class)"
     low, high = result.interval
     _print_warnings(result.warnings)
     for name, value in result.candidates.items():
         print(f"candidate {name}: {value:.4f} on held-out training rows")
     print(f"model: {result.model_name}")
-    print(f"positive class: {result.target} = {result.positive}{rarer}")
+    outcome, average = result.outcome, ""
+    if outcome.task == "binary":
+        print(f"positive class: {outcome.target} = {outcome.positive}{rarer}")
+    else:
+        kind = "labels" if outcome.task == "multilabel" else f"classes of {outcome.target}"
+        print(f"{len(outcome.classes)} {kind}: {listed(outcome.classes)}")
+        average = f" ({result.average})"
     print(
-        f"{result.metric} on {result.facts['test_rows']} test rows: {result.score:.4f} (95 % "
-        f"interval: {low:.4f} to {high:.4f})"
+        f"{result.metric}{average} on {result.facts['test_rows']} test rows: {result.score:.4f} "
+        f"(95 % interval: {low:.4f} to {high:.4f})"
     )
+    _print_classes(result)
     print("baselines on the same rows (difference: model minus baseline):")
     for each in result.baselines:
         low, high = each.interval
@@ -107,11 +116,24 @@ def _print_result(result: Any, out: Path) -> None:
     print(f"Wrote the report to {out / 'report.html'}")
 
 
+def _print_classes(result: Any) -> None:
+    """Print precision, recall and F1 of each class, if there are several."""
+    from anyloss.report.classes import class_rows
+
+    if result.outcome.task == "binary":
+        return
+    width = max(12, *(len(x) for x in result.outcome.classes)) + 2
+    print(f"{'class':<{width}}{'precision':>10}{'recall':>8}{'f1':>8}{'rows':>8}")
+    for name, precision, recall, f1, support in class_rows(result):
+        print(f"{name:<{width}}{precision:>10.3f}{recall:>8.3f}{f1:>8.3f}{support:>8.0f}")
+
+
 def add_predict(commands: Any) -> None:
     """Declare `anyloss predict`."""
     text = """Predict the class of each row of a file. The output has the columns 'prediction' and
     'decision_value' (from 0 to 1; above 0.5 the prediction is the positive class), after the id
-    column if there is one. The file may be larger than the memory."""
+    column if there is one. Several classes or labels have a column for each of them. The file may
+    be larger than the memory."""
     predict = add_command(commands, "predict", _predict, text)
     add_model_folder(predict)
     predict.add_argument("data", type=Path, help="The rows: a CSV or Parquet file.")
@@ -158,9 +180,9 @@ def _counter(label: str) -> Iterator[Any]:
 def add_compare(commands: Any) -> None:
     """Declare `anyloss compare`."""
     text = """Compare anyloss with the usual methods on a table. These are cross-entropy (threshold
-    0.5, tuned threshold, class weights), SMOTE and LightGBM, if they are installed. All methods
-    are trained and tested on the same repeated folds, and one of them is recommended. An
-    interrupted command continues where it stopped if it is run again."""
+    0.5, tuned threshold, class weights), SMOTE and LightGBM, if they are installed, and trivial
+    decisions. All methods are trained and tested on the same repeated folds, and one of them is
+    recommended. An interrupted command continues where it stopped if it is run again."""
     compare = add_command(commands, "compare", _compare, text)
     add_table(compare)
     compare.add_argument(
@@ -178,7 +200,8 @@ def add_compare(commands: Any) -> None:
 
 def _compare(given: argparse.Namespace) -> None:
     from anyloss.cli.progress import progress
-    from anyloss.tabular.comparing import compare_table, recommendation
+    from anyloss.tabular.comparing import compare_table
+    from anyloss.tabular.verdicts import recommendation
 
     table = table_options(given)
     options = (table, given.model, given.folds, given.repeats, given.rows)
@@ -192,12 +215,13 @@ def _compare(given: argparse.Namespace) -> None:
     _print_warnings(found.warnings)
     folds = f"{given.repeats} x {given.folds} folds (repeats x folds)"
     print(f"Mean {found.metric} over {folds} of {found.rows} rows")
-    print(f"{'method':<32}{'score':>8}{'anyloss - method':>19}   95 % interval")
+    width = max(32, *(len(x.name) + 2 for x in found.baselines))
+    print(f"{'method':<{width}}{'score':>8}{'anyloss - method':>19}   95 % interval")
     for each in found.baselines:
         low, high = each.interval
         difference = f"{each.difference:>+19.4f}   {low:+.4f} to {high:+.4f}"
-        print(f"{each.name:<32}{each.score:>8.4f}{difference}")
-    print(f"{'anyloss':<32}{found.score:>8.4f}")
+        print(f"{each.name:<{width}}{each.score:>8.4f}{difference}")
+    print(f"{'anyloss':<{width}}{found.score:>8.4f}")
     print(recommendation(found))
 
 

@@ -26,7 +26,7 @@ def inner_folds(
     """
     same = kept_together(row_codes(X, y))
     _, distinct, same = np.unique(same, return_index=True, return_inverse=True)
-    stratum = _strata(y[distinct], task)
+    stratum = strata(y[distinct], task)
     held = []
     for _ in range(repeats):
         fold_of, dealt = np.full(len(distinct), -1), 0
@@ -87,7 +87,7 @@ def thinned(y: Array, weight: Array | None, task: str, most: int, seed: int) -> 
     (100, 10.0, 1000.0)
     """
     weight = np.ones(len(y)) if weight is None else weight
-    stratum = _strata(y, task)
+    stratum = strata(y, task)
     sizes, keep, room = np.bincount(stratum), np.zeros(stratum.max() + 1, dtype=int), most
     for left, k in enumerate(np.argsort(sizes)):
         keep[k] = min(sizes[k], room // (len(sizes) - left))
@@ -104,7 +104,7 @@ def thinned(y: Array, weight: Array | None, task: str, most: int, seed: int) -> 
     return rows, weight[rows]
 
 
-def _strata(y: Array, task: str) -> Array:
+def strata(y: Array, task: str) -> Array:
     """The class of each row; for several labels, its rarest label."""
     if task == "binary":
         return y[:, 0].astype(int)

@@ -11,7 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from anyloss._core.outputs import replacing
 from anyloss.metrics import METRICS, Metric
 from anyloss.metrics import metric as find_metric
-from anyloss.report import curves, pictures, words
+from anyloss.report import classes, curves, pictures, words
 from anyloss.tabular.result import Result
 from anyloss.thresholds import best_threshold
 
@@ -93,24 +93,56 @@ def render(result: Result) -> str:
         '<!doctype html>'
     """
     metric = find_metric(result.metric)
-    title, meaning = words.title_and_meaning(metric)
-    best = best_threshold(result.y_test, result.p_test, metric)
+    each = "labels" if result.outcome.task == "multilabel" else "classes"
+    title, meaning = words.title_and_meaning(metric, result.average, each)
+    two = result.outcome.task == "binary"
+    shown = _two_classes(result, metric, title) if two else _several_classes(result, title)
     return _templates.get_template("page.html").render(
         result=result,
+        two=two,
         title=title,
         meaning=meaning,
         digits=words.digits_of(result.interval),
-        answer=words.answer(result, title),
         against=words.against_baselines(result),
-        also=_other_scores(result, metric),
-        hindsight=words.hindsight(result, best),
-        threshold=pictures.threshold(result, metric, title),
         training=pictures.training(result.curve, title),
-        ranking=_ranking(result),
         baselines=pictures.baselines(result.baselines),
         importances=pictures.importances(result.importances, MOST_COLUMNS),
         dropped=result.facts["dropped"][:MOST_DROPPED],
+        most_named=MOST_DROPPED,
+        **shown,
     )
+
+
+def _two_classes(result: Result, metric: Metric, title: str) -> dict[str, Any]:
+    """What the page shows for two classes only."""
+    best = best_threshold(result.y_test, result.p_test, metric)
+    return {
+        "answer": words.answer(result, title),
+        "also": _other_scores(result, metric),
+        "hindsight": words.hindsight(result, best),
+        "threshold": pictures.threshold(result, metric, title),
+        "ranking": _ranking(result),
+    }
+
+
+def _several_classes(result: Result, title: str) -> dict[str, Any]:
+    """What the page shows for several classes or labels."""
+    rows = classes.class_rows(result)
+    cells = classes.matrix(result) if result.outcome.task == "multiclass" else []
+    decided = result.outcome.decide(result.p_test)
+    right = (int((decided == result.y_test).all(axis=1).sum()), len(decided))
+    order = sorted(rows, key=lambda row: row.f1)
+    return {
+        "answer": words.answer_of_several(result, title, right[0]),
+        "classes": rows,
+        "cells": cells,
+        "errors": classes.largest_errors(cells),
+        "averages": classes.averages(result),
+        "most_classes": classes.MOST_CLASSES,
+        "right": right,
+        "worst": order[0],
+        "best": order[-1],
+    }
 
 
 def _other_scores(result: Result, metric: Metric) -> list[tuple[str, str, float]]:

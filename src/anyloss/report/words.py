@@ -10,6 +10,11 @@ from anyloss.tabular.result import Baseline, Result
 from anyloss.thresholds import Threshold
 
 ISOLATE, END = "\u2068", "\u2069"
+AVERAGED = {
+    "macro": "as a mean over the {}, which weigh alike",
+    "micro": "of the counts of all {} together",
+    "weighted": "as a mean over the {}, weighted by their rows",
+}
 MINUS, SPACE, NONE = "\N{MINUS SIGN}", "\N{NO-BREAK SPACE}", "—"
 # Characters that are invisible, change the direction of the text or cannot be written as UTF-8.
 _HIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
@@ -96,31 +101,53 @@ def of(part: float, whole: float, what: str) -> str:
     return f"{percent(part, whole)} of {what} ({count(part)} of {count(whole)})"
 
 
-def title_and_meaning(metric: Metric) -> tuple[str, str]:
-    """The title of a metric and its meaning in words, or its formula.
+def title_and_meaning(
+    metric: Metric, average: str = "binary", each: str = "classes"
+) -> tuple[str, str]:
+    """The title of a metric and its meaning in words, or its formula; with its average, if any.
 
     >>> from anyloss import metric
     >>> title_and_meaning(metric("f1"))
     ('F1', 'the harmonic mean of precision and recall')
     >>> title_and_meaning(metric("tp / (tp + fn)"))
     ('The score', 'tp / (tp + fn)')
+    >>> title_and_meaning(metric("f1"), "macro")[0]
+    'Macro F1'
     """
-    return (metric.title, metric.meaning) if metric.is_named else ("The score", metric.name)
+    named = metric.is_named
+    title, meaning = (metric.title, metric.meaning) if named else ("The score", metric.name)
+    if average not in AVERAGED:
+        return title, meaning
+    title = f"{average.capitalize()} {title}" if named else f"The {average} score"
+    return title, f"{meaning}, {AVERAGED[average].format(each)}"
 
 
 def answer(result: Result, title: str) -> str:
     """The summary of the report in two sentences."""
     tp, fn, fp, _ = result.counts
-    rows, digits = len(result.y_test), digits_of(result.interval)
-    low, high = (number(x, digits) for x in result.interval)
-    goal = f"{name(result.target)} = {name(result.positive)}"
+    goal = f"{name(result.outcome.target)} = {name(result.outcome.positive)}"
     recall = f"The model finds {of(tp, tp + fn, f'the rows with {goal}')}"
     precision = f"{of(tp, tp + fp, 'the positive predictions')} are correct"
     return (
-        f"{title} is {number(result.score, digits)} (95{SPACE}% interval: {low} to {high}) on "
-        f"{count(rows)} test row{'s' if rows != 1 else ''} that the model has not seen. "
+        f"{_score(result, title)} "
         f"{recall if tp + fn else f'No test row has {goal}'}, and "
         f"{precision if tp + fp else 'the model predicts no row as positive'}."
+    )
+
+
+def answer_of_several(result: Result, title: str, right: int) -> str:
+    """The same for several classes or labels, of which so many rows are all right."""
+    found = of(right, len(result.y_test), "the rows")
+    labels = "all labels of" if result.outcome.task == "multilabel" else "the class of"
+    return f"{_score(result, title)} The model predicts {labels} {found} correctly."
+
+
+def _score(result: Result, title: str) -> str:
+    rows, digits = len(result.y_test), digits_of(result.interval)
+    low, high = (number(x, digits) for x in result.interval)
+    return (
+        f"{title} is {number(result.score, digits)} (95{SPACE}% interval: {low} to {high}) on "
+        f"{count(rows)} test row{'s' if rows != 1 else ''} that the model has not seen."
     )
 
 

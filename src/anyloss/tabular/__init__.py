@@ -5,18 +5,20 @@
 methods. `TableEncoder` and `for_tables` bring a data frame to any scikit-learn classifier.
 """
 
-from anyloss.tabular.comparing import Comparison, compare_table
+from anyloss.tabular.comparing import compare_table
 from anyloss.tabular.encoder import TableEncoder, for_tables
 from anyloss.tabular.fitting import fit_table
+from anyloss.tabular.labels import Outcome
 from anyloss.tabular.model import TableModel, load, save
 from anyloss.tabular.predicting import predict_table
 from anyloss.tabular.reading import read_table
-from anyloss.tabular.result import Baseline, Importance, Result
+from anyloss.tabular.result import Baseline, Comparison, Importance, Result
 
 __all__ = [
     "Baseline",
     "Comparison",
     "Importance",
+    "Outcome",
     "Result",
     "TableEncoder",
     "TableModel",

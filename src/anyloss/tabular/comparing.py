@@ -9,93 +9,81 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.stats import t as student
 
 from anyloss import __version__
 from anyloss._core.backend import Array
-from anyloss._core.functions import score
 from anyloss._core.journal import Journal
+from anyloss.baselines.several import methods_for, several_decisions, several_split
 from anyloss.baselines.splits import MODELS, check_rarer, check_sizes, fingerprint, new_split
-from anyloss.metrics import metric as find_metric
+from anyloss.recipe.folds import strata
 from anyloss.tabular.evaluating import BASELINES, predictions
+from anyloss.tabular.labels import Outcome
+from anyloss.tabular.options import TableOptions, as_targets
 from anyloss.tabular.preparing import (
     PreparedTable,
     fitted_encoder,
     identifiers,
-    prepare_table,
-    sample_rows,
+    load_table,
     without_identifiers,
 )
-from anyloss.tabular.reading import read_table
-from anyloss.tabular.result import Baseline
+from anyloss.tabular.result import Baseline, Comparison
+from anyloss.tabular.scoring import Scoring, as_columns
+from anyloss.tabular.splitting import sample_rows
+from anyloss.tabular.trivial import COPIES, trivial_decisions
+from anyloss.tabular.verdicts import corrected_interval
 
 OURS = "anyloss"
-# The simplest first: one that is as good as our recipe is the better choice.
-METHODS = {
-    **BASELINES,
-    "smote_tuned": "SMOTE, tuned threshold",
-    "lightgbm_tuned": "LightGBM, tuned threshold",
+RULES = {
+    "binary": "tuned threshold",
+    "multiclass": "tuned decision rule",
+    "multilabel": "tuned thresholds",
 }
-LEVEL = 0.95
+TRIVIAL = "trivial"
 Unit = tuple[int, int, str]  # the repeat, the fold, and the name of a plan
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """Our recipe and the usual methods on the same folds of a table.
+def methods(task: str) -> dict[str, str]:
+    """The titles of the methods, the simplest first: one that is as good is the better choice.
 
-    `compare_table` returns it.
-
-    Attributes:
-        metric (str): the metric of the scores.
-        rows (int): the number of rows that were used.
-        score (float): the mean score of our recipe over the test folds.
-        baselines (tuple of Baseline): the mean scores of the usual methods, the simplest first.
-            Their intervals use the corrected variance for folds that share rows.
-        warnings (tuple of str): what a reader should know about the data.
-
-    Examples:
-        >>> other = Baseline("cross-entropy, tuned threshold", 0.70, 0.02, (-0.01, 0.05))
-        >>> found = Comparison("f1", 300, 0.72, (other,), ())
-        >>> [each.name for each in found.baselines if each.interval[0] <= 0]
-        ['cross-entropy, tuned threshold']
+    >>> list(methods("multiclass").values())[-1]
+    'LightGBM, tuned decision rule'
     """
-
-    metric: str
-    rows: int
-    score: float
-    baselines: tuple[Baseline, ...]
-    warnings: tuple[str, ...]
+    rule = RULES[task]
+    smote = {"smote_tuned": f"SMOTE, {rule}"} if task == "binary" else {}
+    return {**BASELINES[task], **smote, "lightgbm_tuned": f"LightGBM, {rule}"}
 
 
 def compare_table(
-    source: Any, target: str, metric: str = "f1", *, journal: Path | str,
-    positive: str | None = None, model: str = "linear", folds: int = 5, repeats: int = 3,
-    rows: int = 20_000, seed: int = 0, drop: Sequence[str] = (), id_column: str | None = None,
-    separator: str | None = None, encoding: str | None = None,
+    source: Any, target: str | Sequence[str], metric: str = "f1", *, journal: Path | str,
+    positive: str | None = None, average: str = "auto", model: str = "linear", folds: int = 5,
+    repeats: int = 3, rows: int = 20_000, seed: int = 0, drop: Sequence[str] = (),
+    id_column: str | None = None, separator: str | None = None, encoding: str | None = None,
     on_progress: Callable[[int, int, str], None] | None = None,
 ) -> Comparison:  # fmt: skip
     """Compare our recipe with the usual methods on a table, over repeated stratified folds.
 
-    The methods are cross-entropy (at threshold 0.5, with a tuned threshold, with class weights),
-    SMOTE (if imbalanced-learn is installed) and LightGBM (if it is installed), both with a tuned
-    threshold. The columns are encoded within each training fold. The interval of a difference uses
-    the corrected variance for folds that share rows.
+    The methods are cross-entropy (at threshold 0.5 or by the arg-max, with a tuned threshold or
+    decision rule, with class weights), SMOTE (for two classes, if imbalanced-learn is installed)
+    and LightGBM (if it is installed), both with a tuned threshold or rule; and trivial decisions.
+    The columns are encoded within each training fold. The interval of a difference uses the
+    corrected variance for folds that share rows.
 
     Args:
         source (DataFrame, Path or str): the table, or a CSV or Parquet file.
-        target (str): the label column.
+        target (str or sequence of str): the label column, or several columns of 0 and 1.
         metric (str): the name of a metric or a formula of `tp, fn, fp, tn`. Default: `"f1"`.
         journal (Path or str): a file that keeps each finished fold, so that an interrupted call
             continues from there.
-        positive (str, optional): the positive class. Default: the rarer one of two classes.
+        positive (str, optional): the positive class. Default: the rarer one of two classes; none of
+            several.
+        average (str): how the metric is averaged over several classes or labels, as in `fit_table`.
+            Default: `"auto"`.
         model (str): `"linear"` or `"mlp"`. Default: `"linear"`.
         folds (int): the number of folds. Default: 5.
         repeats (int): how often the folds are drawn. Default: 3.
@@ -130,42 +118,65 @@ def compare_table(
     References:
         C. Nadeau, Y. Bengio. Inference for the Generalization Error. Machine Learning 52, 2003.
     """
-    find_metric(metric)
+    options = TableOptions(
+        as_targets(target), metric, positive, average, seed, tuple(drop), id_column, separator,
+        encoding,
+    )  # fmt: skip
     if model not in MODELS:
         raise ValueError(f"model must be one of {', '.join(MODELS)}; got {model!r}")
     check_sizes(folds, repeats, rows)
-    if isinstance(source, str | Path):
-        source = read_table(source, label=target, separator=separator, encoding=encoding)
-    table = prepare_table(source, target, positive=positive, drop=drop, id_column=id_column)
+    table = load_table(source, options)
     frame, y = _sample(table, rows, seed)
-    check_rarer(y, folds)
+    for labels in as_columns(y).T:
+        check_rarer(labels, folds)
+    job = _Job(frame, y, table.outcome, options.scoring(table.outcome), model, folds, seed)
     units: list[Unit] = [
-        (r, f, x) for r in range(repeats) for f in range(folds) for x in _plans(model)
+        (r, f, x)
+        for r in range(repeats)
+        for f in range(folds)
+        for x in _plans(model, table.outcome.task)
     ]
     settings = {
-        "anyloss": __version__, "metric": metric, "model": model, "folds": folds, "rows": rows,
-        "seed": seed, "positive": table.positive, "data": _fingerprint(frame, y),
+        "anyloss": __version__, "metric": metric, "average": str(job.scoring.layout.average),
+        "model": model, "folds": folds, "rows": rows, "seed": seed,
+        "classes": list(table.outcome.classes), "data": _fingerprint(frame, y),
     }  # fmt: skip
     progress = on_progress or (lambda done, total, name: None)
     with Journal(Path(journal), settings) as kept:
         for done, unit in enumerate(units):
             progress(done, len(units), unit[2])
             if json.dumps(unit) not in kept.results:
-                kept.add(json.dumps(unit), _run(frame, y, metric, model, folds, seed, unit))
+                kept.add(json.dumps(unit), _run(job, unit))
         progress(len(units), len(units), "")
         found = [row for unit in units for row in kept.results[json.dumps(unit)]]
     ours = float(_scores(found, OURS).mean())
-    return Comparison(metric, len(y), ours, _baselines(found, folds), tuple(table.warnings))
+    compared = _baselines(found, folds, table.outcome.task)
+    return Comparison(metric, len(y), ours, compared, tuple(table.warnings))
 
 
-def _plans(model: str) -> dict[str, tuple[str, str, dict[str, str]]]:
+class _Job(NamedTuple):
+    """What is the same for all units of work."""
+
+    frame: Any
+    y: Array
+    outcome: Outcome
+    scoring: Scoring
+    model: str
+    folds: int
+    seed: int
+
+
+def _plans(model: str, task: str) -> dict[str, tuple[str, str, dict[str, str]]]:
     """What is trained together: the model, the family, and the names of its methods here."""
     plans = {
         "bce": (model, "bce", {"bce": "bce", "bce_tuned": "bce_tuned"}),
         "weighted": (model, "weighted", {"weighted": "weighted"}),
         OURS: (model, "anyloss", {"anyloss": OURS}),
+        TRIVIAL: ("", TRIVIAL, {}),
     }
-    if find_spec("imblearn") is not None:
+    if task != "binary" and "weighted" not in methods_for(model, task):
+        del plans["weighted"]
+    if task == "binary" and find_spec("imblearn") is not None:
         plans["smote"] = (model, "smote", {"smote_tuned": "smote_tuned"})
     if find_spec("lightgbm") is not None:
         plans["lightgbm"] = ("lightgbm", "bce", {"bce_tuned": "lightgbm_tuned"})
@@ -174,7 +185,7 @@ def _plans(model: str) -> dict[str, tuple[str, str, dict[str, str]]]:
 
 def _sample(table: PreparedTable, rows: int, seed: int) -> tuple[Any, Array]:
     """The sampled rows without identifiers, and their labels."""
-    keep = sample_rows(table.y, rows, seed)
+    keep = sample_rows(table.y, rows, seed, table.outcome.task)
     return without_identifiers(table, table.frame.iloc[keep]), table.y[keep]
 
 
@@ -185,81 +196,50 @@ def _fingerprint(frame: Any, y: Array) -> str:
     return fingerprint(rows, y) + f"{zlib.crc32(json.dumps(list(frame)).encode()):08x}"
 
 
-def _run(
-    frame: Any, y: Array, metric: str, model: str, folds: int, seed: int, unit: Unit
-) -> list[dict[str, Any]]:
+def _run(job: _Job, unit: Unit) -> list[dict[str, Any]]:
     from sklearn.model_selection import StratifiedKFold
 
     repeat, fold, plan = unit
-    seed = seed * 1000 + repeat
-    outer = StratifiedKFold(folds, shuffle=True, random_state=seed)
-    train, test = list(outer.split(y, y))[fold]
+    frame, y, task, seed = job.frame, job.y, job.outcome.task, job.seed * 1000 + repeat
+    outer = StratifiedKFold(job.folds, shuffle=True, random_state=seed)
+    train, test = list(outer.split(y, strata(as_columns(y), task)))[fold]
+    trained, family, names = _plans(job.model, task)[plan]
+    if family == TRIVIAL:
+        return list(_trivial(job, test))
     frame = frame.drop(columns=identifiers(frame.iloc[train]))  # in fewer rows, texts repeat less
     encoder = fitted_encoder(frame.iloc[train])
     X, X_test = (encoder.transform(frame.iloc[at]) for at in (train, test))
-    trained, family, names = _plans(model)[plan]
-    split = new_split(X, y[train], X_test, MODELS.get(trained, ()), seed + fold)
+    if task == "binary":
+        split = new_split(X, y[train], X_test, MODELS.get(trained, ()), seed + fold)
+        each = predictions(trained, {family: list(names)}, split, job.scoring.metric.name)
+        decided = iter([(x.method, x.decision.astype(float)) for x in each])
+    else:
+        rows = several_split(X, y[train], X_test, task, trained, seed + fold)
+        decided = several_decisions(rows, list(names), *job.scoring)
     return [
-        {
-            "method": names[each.method],
-            "score": float(score(y[test], each.decision.astype(float), metric)),
-        }
-        for each in predictions(trained, {family: list(names)}, split, metric)
+        {"method": names[method], "score": job.scoring.score(y[test], x)} for method, x in decided
     ]
+
+
+def _trivial(job: _Job, test: Array) -> Iterator[dict[str, Any]]:
+    """The scores of trivial decisions; those of random ones are means over copies of the rows."""
+    for k, each in enumerate(trivial_decisions(job.y, job.outcome, job.scoring, job.seed)):
+        y = np.concatenate([job.y[test]] * (COPIES if each.random else 1))
+        score = job.scoring.score(y, each.decide(len(y)))
+        yield {"method": f"{TRIVIAL} {k}", "title": each.name, "score": score}
 
 
 def _scores(found: list[dict[str, Any]], method: str) -> Array:
     return np.array([row["score"] for row in found if row["method"] == method])
 
 
-def _baselines(found: list[dict[str, Any]], folds: int) -> tuple[Baseline, ...]:
+def _baselines(found: list[dict[str, Any]], folds: int, task: str) -> tuple[Baseline, ...]:
     compared = []
-    for method, title in METHODS.items():
+    trivial = {x["method"]: x["title"] for x in found if x["method"].startswith(TRIVIAL)}
+    for method, title in {**methods(task), **trivial}.items():
         if len(scores := _scores(found, method)):
             gain = _scores(found, OURS) - scores
             interval = corrected_interval(gain, folds)
-            compared.append(Baseline(title, float(scores.mean()), float(gain.mean()), interval))
+            means = float(scores.mean()), float(gain.mean())
+            compared.append(Baseline(title, *means, interval, method in trivial))
     return tuple(compared)
-
-
-def corrected_interval(differences: Array, folds: int) -> tuple[float, float]:
-    """The 95 % interval of a mean difference over repeated folds, with the corrected variance.
-
-    >>> low, high = corrected_interval(np.array([0.1, 0.2, 0.3, 0.2, 0.2]), folds=5)
-    >>> round(low, 4), round(high, 4)
-    (0.0683, 0.3317)
-    """
-    n = len(differences)
-    error = np.sqrt((1 / n + 1 / (folds - 1)) * differences.var(ddof=1))
-    width = float(student.ppf((1 + LEVEL) / 2, n - 1) * error)
-    mean = float(differences.mean())
-    return mean - width, mean + width
-
-
-def recommendation(found: Comparison) -> str:
-    """Which method to use: a better one, else a simpler one that is as good, else our recipe."""
-    better = [x for x in found.baselines if x.interval[1] < 0]
-    if better:
-        best = max(better, key=lambda x: x.score)
-        return (
-            f"Recommendation: use {best.name}. It is better than anyloss on this table "
-            f"({_difference(best)})."
-        )
-    for other in found.baselines:
-        if other.interval[0] <= 0:
-            return (
-                f"Recommendation: use {other.name}. It is simpler than anyloss, and these folds "
-                f"show no clear difference ({_difference(other)})."
-            )
-    return (
-        "Recommendation: use anyloss. It is better than each of the other methods on this table, "
-        f"with a mean score of {found.score:.4f}."
-    )
-
-
-def _difference(baseline: Baseline) -> str:
-    low, high = baseline.interval
-    return (
-        f"anyloss minus this method: {baseline.difference:+.4f}, 95 % interval: {low:+.4f} to "
-        f"{high:+.4f}"
-    )

@@ -4,73 +4,68 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from anyloss import __version__
 from anyloss._core.backend import Array
-from anyloss._core.counts import Counts
 from anyloss._core.explain import explain
-from anyloss._core.functions import counts
 from anyloss._core.outputs import versions
 from anyloss.baselines.splits import MODELS
-from anyloss.metrics import metric as find_metric
 from anyloss.sklearn import AnyLossClassifier
 from anyloss.tabular import evaluating
 from anyloss.tabular.columns import listed
 from anyloss.tabular.encoder import TableEncoder
+from anyloss.tabular.evaluating import Parts
+from anyloss.tabular.intervals import score_interval
+from anyloss.tabular.labels import Outcome
+from anyloss.tabular.leaks import LEAK, single_column_aucs
 from anyloss.tabular.model import TableModel, decision_values
+from anyloss.tabular.options import TableOptions, as_targets
 from anyloss.tabular.preparing import (
     FEW,
-    LEAK,
     PreparedTable,
     fitted_encoder,
-    prepare_table,
-    single_column_aucs,
-    split_rows,
+    load_table,
     without_identifiers,
 )
-from anyloss.tabular.reading import read_table
 from anyloss.tabular.result import Result
+from anyloss.tabular.scoring import Scoring, as_columns
+from anyloss.tabular.splitting import split_rows
 
 CANDIDATES = ("linear", "mlp", "lightgbm")
+SEVERAL = ("linear", "mlp")  # the models of several classes and labels
 PACKAGES = ("numpy", "scipy", "scikit-learn", "pandas", "lightgbm")
 OnStage = Callable[[str], None]
 
 
-class Parts(NamedTuple):
-    """The encoded training rows and test rows."""
-
-    encoder: TableEncoder
-    X: Array
-    y: Array
-    X_test: Array
-    y_test: Array
-
-
 def fit_table(
-    source: Any, target: str, metric: str = "f1", *, positive: str | None = None,
-    model: str = "auto", test_share: float = 0.2, seed: int = 0, drop: Sequence[str] = (),
-    id_column: str | None = None, separator: str | None = None, encoding: str | None = None,
-    verbose: bool = False, on_stage: OnStage | None = None,
+    source: Any, target: str | Sequence[str], metric: str = "f1", *, positive: str | None = None,
+    average: str = "auto", model: str = "auto", test_share: float = 0.2, seed: int = 0,
+    drop: Sequence[str] = (), id_column: str | None = None, separator: str | None = None,
+    encoding: str | None = None, verbose: bool = False, on_stage: OnStage | None = None,
 ) -> Result:  # fmt: skip
     """Fit a model to a table for a metric, and evaluate it on rows that it has not seen.
 
-    A share of the rows is set apart for testing, with both classes in proportion. The columns are
+    A share of the rows is set apart for testing, with all classes in proportion. The columns are
     encoded by `TableEncoder`; columns that only number or identify the rows are not used. The model
     is trained for the metric on the other rows and evaluated on the test rows, next to the same
-    model trained with cross-entropy. `Result.warnings` names what to check in the data.
+    model trained with cross-entropy and to trivial decisions. `Result.warnings` names what to check
+    in the data.
 
     Args:
         source (DataFrame, Path or str): the table, or a CSV or Parquet file.
-        target (str): the label column, with two classes. With more than two, `positive` names the
-            one to separate from the others.
+        target (str or sequence of str): the label column, with two or more classes. Several columns
+            of 0 and 1 are several labels, each of which is predicted.
         metric (str): the name of a metric or a formula of `tp, fn, fp, tn`. Default: `"f1"`.
-        positive (str, optional): the positive class. Default: the rarer one of two classes.
+        positive (str, optional): the positive class. If there are more than two classes, it is
+            separated from all others. Default: the rarer one of two classes; none of several.
+        average (str): how the metric is averaged over several classes or labels: `"macro"`,
+            `"micro"`, `"weighted"`, or `"multiclass"` for a metric with a form of its own.
+            `"auto"`, the default, is the metric's own form if it has one, else `"macro"`.
         model (str): `"linear"`, `"mlp"` (8 hidden units), `"lightgbm"`, or `"auto"` for the best of
             them on held-out training rows. Default: `"auto"`.
         test_share (float): the share of test rows. Default: 0.2.
@@ -86,7 +81,7 @@ def fit_table(
 
     Shape:
         - `source`: `(n, d + 1)`, the features and the label, with at least 10 rows of each class.
-        - `y_test` and `p_test` of the result: `(n_test,)`.
+        - `y_test` and `p_test` of the result: `(n_test,)`, or `(n_test, classes)`.
         - `curve` of the result: `(checks, 3)`.
 
     Returns:
@@ -97,84 +92,111 @@ def fit_table(
         ValueError: if the table, a column or an option cannot be used.
 
     Examples:
-        >>> from sklearn.datasets import load_breast_cancer
+        >>> from sklearn.datasets import load_breast_cancer, load_wine
         >>> frame = load_breast_cancer(as_frame=True).frame
         >>> result = fit_table(frame, "target", "f1", model="linear")
-        >>> result.positive, result.score > 0.9, len(result.baselines)
-        ('0', True, 3)
+        >>> result.outcome.positive, result.score > 0.9, len(result.baselines)
+        ('0', True, 5)
+        >>> result = fit_table(load_wine(as_frame=True).frame, "target", "f1", model="linear")
+        >>> result.outcome.classes, result.average, result.score > 0.9
+        (('0', '1', '2'), 'macro', True)
     """
-    find_metric(metric)
+    options = TableOptions(
+        as_targets(target), metric, positive, average, seed, tuple(drop), id_column, separator,
+        encoding,
+    )  # fmt: skip
     if model not in ("auto", *CANDIDATES):
         raise ValueError(f"model must be one of auto, {', '.join(CANDIDATES)}; got {model!r}")
-    options = {
-        "positive": positive, "model": model, "test_share": test_share, "seed": seed,
-        "drop": list(drop), "id_column": id_column, "separator": separator, "encoding": encoding,
-    }  # fmt: skip
-    settings = _settings(source, target, metric, options)
+    settings = _settings(source, options, model, test_share)
     stage = on_stage or (lambda text: None)
     stage("Reading the table")
-    if isinstance(source, str | Path):
-        source = read_table(source, label=target, separator=separator, encoding=encoding)
-    table = prepare_table(source, target, positive=positive, drop=drop, id_column=id_column)
+    table = load_table(source, options)
     del source
-    facts = _facts(table)
-    parts, aucs = _encoded(table, test_share, seed)
+    names = _candidates(model, table.outcome.task)
+    scoring, facts = options.scoring(table.outcome), _facts(table)
+    encoder, parts, aucs = _encoded(table, test_share, seed)
     facts |= {"train_rows": len(parts.y), "test_rows": len(parts.y_test)}
-    facts |= {"dropped": table.dropped + parts.encoder.dropped_}
-    fitted, candidates = _fit(model, parts, metric, seed, verbose, stage)
-    name = max(candidates, key=lambda x: candidates[x])
-    names = (table.target, table.positive, table.negative)
-    return Result(
-        model=TableModel(parts.encoder, fitted[name], *names, id_column), model_name=name,
-        metric=metric, target=table.target, positive=table.positive, negative=table.negative,
-        candidates=candidates if model == "auto" else {}, facts=facts, settings=settings,
-        **_evaluated(table, parts, aucs, fitted[name], name, metric, seed, stage),
+    facts |= {"dropped": table.dropped + encoder.dropped_}
+    fitted = {}
+    for name in names:
+        stage(f"Fitting the model '{name}'")
+        classifier = new_classifier(name, table.outcome, scoring, seed, verbose)
+        fitted[name] = classifier.fit(parts.X, classifier_labels(parts.y, table.outcome))
+    candidates = {name: float(x.held_out_score_) for name, x in fitted.items()}
+    best = max(candidates, key=lambda x: candidates[x])
+    found = TableModel(encoder, fitted[best], table.outcome, id_column)
+    measured = _evaluated(found, best, parts, aucs, scoring, seed, stage)
+    warnings = (
+        *table.warnings, *_cost_warning(metric), *_warnings(parts, table.outcome, measured, aucs),
+        *_dropped_warning(encoder),
     )  # fmt: skip
+    return Result(
+        model=found, model_name=best, metric=metric, average=str(scoring.layout.average),
+        outcome=table.outcome, candidates=candidates if model == "auto" else {}, facts=facts,
+        settings=settings, warnings=warnings, **measured,
+    )  # fmt: skip
+
+
+def _candidates(model: str, task: str) -> Sequence[str]:
+    """The models to fit: the one that is named, or all that are installed and suit the task."""
+    known = CANDIDATES if task == "binary" else SEVERAL
+    if model == "auto":
+        return [x for x in known if x in MODELS or find_spec(x) is not None]
+    if model not in known:
+        raise ValueError(
+            f"the model {model!r} is for two classes; got a {task} task: choose one of "
+            f"{', '.join(known)} (--model), or one class to separate from the others (--positive)"
+        )
+    return (model,)
 
 
 def _evaluated(
-    table: PreparedTable, parts: Parts, aucs: dict[str, float], classifier: Any, name: str,
-    metric: str, seed: int, stage: OnStage,
+    model: TableModel, name: str, parts: Parts, aucs: dict[str, Array], scoring: Scoring,
+    seed: int, stage: OnStage,
 ) -> dict[str, Any]:  # fmt: skip
-    """The fields of a result that describe a fitted classifier."""
+    """The fields of a result that describe a fitted model."""
     stage("Evaluating the model on the test rows")
-    p_test = decision_values(classifier, parts.X_test)
-    cells = counts(parts.y_test, p_test)
+    outcome, y_test = model.outcome, parts.y_test
+    p_test = decision_values(model.classifier, parts.X_test, outcome.task)
+    ours = outcome.decide(p_test)
     stage("Training the baselines")
-    rows = (parts.X, parts.y, parts.X_test, parts.y_test)
-    baselines = evaluating.baselines(name, *rows, p_test > 0.5, metric, seed)
+    compared = evaluating.baselines(name, parts, ours, outcome, scoring, seed)
     stage("Measuring the importance of the columns")
-    top = sorted(aucs, key=lambda x: -aucs[x])[: evaluating.MOST_COLUMNS]
+    top = sorted(aucs, key=lambda x: -aucs[x].max())[: evaluating.MOST_COLUMNS]
+
+    def decide(X: Array) -> Array:
+        return outcome.decide(decision_values(model.classifier, X, outcome.task))
+
     importances = evaluating.importances(
-        partial(decision_values, classifier), parts.X_test, parts.y_test, parts.encoder.sources(),
-        top, metric, seed,
-    )  # fmt: skip
+        decide, parts.X_test, y_test, model.encoder.sources(), top, scoring, seed
+    )
     return {
-        "score": float(find_metric(metric)(*cells)),
-        "interval": evaluating.score_interval(cells, metric, seed),
-        "counts": cells,
-        "y_test": parts.y_test,
+        "score": scoring.score(y_test, ours),
+        "interval": score_interval(y_test, ours, scoring, seed),
+        "counts": scoring.counts(y_test, ours),
+        "y_test": y_test,
         "p_test": p_test,
-        "curve": _curve(classifier),
-        "baselines": baselines,
+        "curve": _curve(model.classifier),
+        "baselines": compared,
         "importances": importances,
-        "warnings": (*table.warnings, *_cost_warning(metric), *_warnings(parts, cells, aucs)),
     }
 
 
-def _settings(source: Any, target: str, metric: str, options: dict[str, Any]) -> dict[str, Any]:
+def _settings(source: Any, options: TableOptions, model: str, test_share: float) -> dict[str, Any]:
     """What is needed to repeat the fit."""
     place = str(source) if isinstance(source, str | Path) else None
-    words = ["frame" if place is None else repr(place), repr(target), repr(metric)]
-    words += [f"{name}={value!r}" for name, value in options.items() if value not in (None, [])]
+    targets = options.targets[0] if len(options.targets) == 1 else list(options.targets)
+    words = ["frame" if place is None else repr(place), repr(targets), repr(options.metric)]
+    given = {"model": model, "test_share": test_share, "seed": options.seed} | options.changed()
+    words += [f"{name}={value!r}" for name, value in given.items()]
     return {
         "command": f"fit_table({', '.join(words)})",
         "source": place or "a data frame",
-        "seed": options["seed"],
-        "test_share": options["test_share"],
+        "seed": options.seed,
+        "test_share": test_share,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "versions": {"anyloss": __version__} | versions(PACKAGES),
-        "positive_named": options["positive"] is not None,
+        "positive_named": options.positive is not None,
     }
 
 
@@ -182,7 +204,9 @@ def _facts(table: PreparedTable) -> dict[str, Any]:
     numbers = table.frame.select_dtypes(["number", "bool"]).shape[1]
     return {
         "rows": len(table.y),
-        "positives": int(table.y.sum()),
+        "positives": table.y.sum(axis=0)
+        .astype(int)
+        .tolist(),  # a number for each of several classes
         "columns": table.frame.shape[1],
         "numbers": numbers,
         "texts": table.frame.shape[1] - numbers,
@@ -190,9 +214,12 @@ def _facts(table: PreparedTable) -> dict[str, Any]:
     }
 
 
-def _encoded(table: PreparedTable, test_share: float, seed: int) -> tuple[Parts, dict[str, float]]:
-    """The encoded training rows and test rows, and the AUC of each column alone."""
-    test, copies = split_rows(table.frame, table.y, test_share, seed)
+def _encoded(
+    table: PreparedTable, test_share: float, seed: int
+) -> tuple[TableEncoder, Parts, dict[str, Array]]:
+    """The encoder, the encoded training rows and test rows, and the AUCs of each column alone."""
+    task = table.outcome.task
+    test, copies = split_rows(table.frame, table.y, test_share, seed, task)
     train, rest = table.frame[~test], table.frame[test]
     if copies:
         table.warnings.append(
@@ -202,36 +229,32 @@ def _encoded(table: PreparedTable, test_share: float, seed: int) -> tuple[Parts,
     encoder = fitted_encoder(train := without_identifiers(table, train))
     y, y_test = table.y[~test], table.y[test]
     usable = train[list(encoder.columns_)]
-    parts = Parts(encoder, encoder.transform(train), y, encoder.transform(rest), y_test)
-    return parts, single_column_aucs(usable, y, seed)
+    parts = Parts(encoder.transform(train), y, encoder.transform(rest), y_test)
+    return encoder, parts, single_column_aucs(usable, y, seed, task)
 
 
-def _fit(
-    model: str, parts: Parts, metric: str, seed: int, verbose: bool, stage: OnStage
-) -> tuple[dict[str, Any], dict[str, float]]:
-    """The fitted classifiers by name, and their scores on held-out training rows."""
-    names: Sequence[str] = (model,)
-    if model == "auto":
-        names = [x for x in CANDIDATES if x in MODELS or find_spec(x) is not None]
-    fitted = {}
-    for name in names:
-        stage(f"Fitting the model '{name}'")
-        fitted[name] = new_classifier(name, metric, seed, verbose).fit(parts.X, parts.y)
-    return fitted, {name: float(x.held_out_score_) for name, x in fitted.items()}
-
-
-def new_classifier(model: str, metric: str, seed: int = 0, verbose: bool = False) -> Any:
-    """A new classifier of the labels 0 and 1, by its name."""
+def new_classifier(
+    model: str, outcome: Outcome, scoring: Scoring, seed: int = 0, verbose: bool = False
+) -> Any:
+    """A new classifier by its name, for the labels of `classifier_labels`."""
+    positive = 1 if outcome.task == "binary" else None
+    metric, average = scoring.metric.name, str(scoring.layout.average)
     if model in MODELS:
         return AnyLossClassifier(
-            metric, MODELS[model], pos_label=1, random_state=seed, verbose=verbose
-        )
+            metric, MODELS[model], average=average, pos_label=positive, random_state=seed,
+            verbose=verbose,
+        )  # fmt: skip
     from anyloss.boosting import LGBMAnyLossClassifier
 
     return LGBMAnyLossClassifier(
-        metric, pos_label=1, random_state=seed, verbose=-1, deterministic=True,
+        metric, pos_label=positive, random_state=seed, verbose=-1, deterministic=True,
         force_col_wise=True, n_jobs=0,
     )  # fmt: skip
+
+
+def classifier_labels(y: Array, outcome: Outcome) -> Array:
+    """The labels as classifiers take them: 0 and 1, or the numbers of the classes."""
+    return y.argmax(axis=1) if outcome.task == "multiclass" else y
 
 
 def _curve(classifier: Any) -> Array:
@@ -256,30 +279,42 @@ def _cost_warning(metric: str) -> list[str]:
     ]
 
 
-def _warnings(parts: Parts, cells: Counts, aucs: dict[str, float]) -> list[str]:
-    warnings = []
+def _warnings(
+    parts: Parts, outcome: Outcome, measured: dict[str, Any], aucs: dict[str, Array]
+) -> list[str]:
+    warnings, cells = [], measured["counts"]
     for y, which, what in (
         (parts.y, "training rows", "the model"),
         (parts.y_test, "test rows", "the score"),
     ):
-        if (positives := int(y.sum())) < FEW:
-            warnings.append(
-                f"only {positives} of the {which} {'is' if positives == 1 else 'are'} positive, so "
-                f"{what} is uncertain"
+        positives = as_columns(y).sum(axis=0).astype(int)
+        k, fewest = int(positives.argmin()), int(positives.min())
+        if fewest < FEW:
+            kind = (
+                "positive"
+                if outcome.task == "binary"
+                else f"of the rarest class {outcome.classes[k]!r}"
             )
-    if not cells.fn and not cells.fp:
+            warnings.append(
+                f"only {fewest} of the {which} {'is' if fewest == 1 else 'are'} {kind}, so {what} "
+                "is uncertain"
+            )
+    if not np.any(cells.fn) and not np.any(cells.fp):
         warnings.append(
             "the model makes no mistake on the test rows, so the interval cannot show how rare "
             "mistakes are"
         )
-    warnings += [
-        f"column {name!r} alone nearly determines the label (AUC {auc:.3f}): check that its value "
-        "is known before the label"
-        for name, auc in aucs.items()
-        if auc > LEAK
-    ]
-    if parts.encoder.dropped_:
-        warnings.append(
-            f"columns that are constant or empty are not used: {listed(parts.encoder.dropped_)}"
-        )
+    for name, auc in aucs.items():
+        if auc.max() > LEAK:
+            label = "the label" if outcome.task == "binary" else repr(outcome.classes[auc.argmax()])
+            warnings.append(
+                f"column {name!r} alone nearly determines {label} (AUC {auc.max():.3f}): check "
+                "that its value is known before the label"
+            )
     return warnings
+
+
+def _dropped_warning(encoder: TableEncoder) -> list[str]:
+    if not encoder.dropped_:
+        return []
+    return [f"columns that are constant or empty are not used: {listed(encoder.dropped_)}"]

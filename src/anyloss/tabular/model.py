@@ -13,6 +13,7 @@ import numpy as np
 from anyloss._core.backend import Array
 from anyloss.recipe.folder import Writer, load_description, save_folder
 from anyloss.tabular.encoder import Numbers, TableEncoder
+from anyloss.tabular.labels import Outcome
 from anyloss.tabular.reading import numbers_in_text
 from anyloss.tabular.result import Result
 
@@ -27,10 +28,9 @@ class TableModel:
 
     Attributes:
         encoder (TableEncoder): the fitted encoder of the columns.
-        classifier (estimator): the fitted classifier of encoded rows, with the classes 0 and 1.
-        target (str): the name of the label column.
-        positive (str): the label of the positive class.
-        negative (str): the label of the negative class.
+        classifier (estimator): the fitted classifier of encoded rows. Its classes are 0 and 1, or
+            the numbers of the classes.
+        outcome (Outcome): what the model predicts: the task, the label columns and the classes.
         id_column (str or None): the column that identifies the rows. It is not a feature.
 
     Examples:
@@ -47,9 +47,7 @@ class TableModel:
 
     encoder: TableEncoder
     classifier: Any
-    target: str
-    positive: str
-    negative: str
+    outcome: Outcome
     id_column: str | None = None
 
     def columns(self, kind: type | None = None) -> list[str]:
@@ -68,7 +66,8 @@ class TableModel:
     def decision_values(self, frame: Any, on_warning: Callable[[str], None] | None = None) -> Array:
         """The mean probability of the ensemble for each row; above 0.5 the decision is positive.
 
-        The values are shifted so that 0.5 is the threshold. They are not calibrated.
+        The values are shifted so that 0.5 is the threshold; of several classes, the one with the
+        highest value is predicted. They are not calibrated.
 
         Args:
             frame (DataFrame): the rows. Columns are matched by name.
@@ -76,13 +75,14 @@ class TableModel:
                 numbers with cells that are not numbers; these cells are treated as missing.
 
         Returns:
-            array: numbers from 0 to 1, of shape (n_samples,).
+            array: numbers from 0 to 1, of shape (n_samples,) for two classes, else
+            (n_samples, n_classes).
         """
         frame = frame[[x for x in self.columns() if x in frame]].copy(deep=False)
         for text in numbers_in_text(frame, self.columns(Numbers)):
             if on_warning is not None:
                 on_warning(text)
-        return decision_values(self.classifier, self.encoder.transform(frame))
+        return decision_values(self.classifier, self.encoder.transform(frame), self.outcome.task)
 
     def decide(self, values: Array) -> Array:
         """The labels that follow from decision values.
@@ -91,15 +91,16 @@ class TableModel:
             values (array): the result of `decision_values`.
 
         Returns:
-            array of str: `positive` where a value is above 0.5, otherwise `negative`.
+            array: the predicted classes as text, of shape (n_samples,); for several labels numbers
+            0 and 1, of shape (n_samples, n_labels).
         """
-        return np.where(values > 0.5, self.positive, self.negative)
+        return self.outcome.names(self.outcome.decide(values))
 
 
-def decision_values(classifier: Any, X: Array) -> Array:
-    """The decision values of a classifier of 0 and 1 for encoded rows."""
-    values: Array = classifier.predict_proba(X)[:, 1]
-    return values
+def decision_values(classifier: Any, X: Array, task: str = "binary") -> Array:
+    """The decision values of a classifier for encoded rows: of the class 1, or of all classes."""
+    values: Array = classifier.predict_proba(X)
+    return values[:, 1] if task == "binary" else values
 
 
 def save(result: Result, path: Path | str, extras: Mapping[str, Writer] | None = None) -> None:
@@ -135,11 +136,10 @@ def save(result: Result, path: Path | str, extras: Mapping[str, Writer] | None =
     description = {
         "classifier": type(model.classifier).__name__,
         "encoder": model.encoder.to_json(),
-        "target": model.target,
-        "positive": model.positive,
-        "negative": model.negative,
+        "outcome": asdict(model.outcome),
         "id_column": model.id_column,
         "metric": result.metric,
+        "average": result.average,
         "settings": result.settings,
     }
     extras = {"metrics.json": lambda file: _write_metrics(result, file), **(extras or {})}
@@ -150,16 +150,24 @@ def _write_metrics(result: Result, path: Path) -> None:
     stored = {
         name: getattr(result, name)
         for name in (
-            "model_name", "metric", "target", "positive", "negative", "score", "interval",
-            "candidates", "facts", "warnings", "settings",
+            "model_name", "metric", "average", "score", "interval", "candidates", "facts",
+            "warnings", "settings",
         )
     }  # fmt: skip
     stored |= {
-        "counts": dict(vars(result.counts)),
+        "outcome": asdict(result.outcome),
+        "counts": {name: np.asarray(x).tolist() for name, x in vars(result.counts).items()},
         "baselines": [asdict(x) for x in result.baselines],
         "importances": [asdict(x) for x in result.importances],
     }
+    if result.outcome.task == "multiclass":
+        stored["confusion"] = confusion(result).astype(int).tolist()
     path.write_text(json.dumps(stored, indent=2) + "\n", encoding="utf-8")
+
+
+def confusion(result: Result) -> Array:
+    """The numbers of test rows: rows are the true classes, columns the predicted ones."""
+    return result.y_test.T @ result.outcome.decide(result.p_test)
 
 
 def load(path: Path | str) -> TableModel:
@@ -191,10 +199,10 @@ def load(path: Path | str) -> TableModel:
     stored = load_description(path, KIND)
     try:
         kind, folder = _classifier_type(stored["classifier"]), Path(path) / "classifier"
-        return TableModel(
-            TableEncoder.from_json(stored["encoder"]), kind.load(folder), stored["target"],
-            stored["positive"], stored["negative"], stored["id_column"],
-        )  # fmt: skip
+        kept = stored["outcome"]
+        outcome = Outcome(kept["task"], tuple(kept["targets"]), tuple(kept["classes"]))
+        encoder = TableEncoder.from_json(stored["encoder"])
+        return TableModel(encoder, kind.load(folder), outcome, stored["id_column"])
     except (KeyError, TypeError) as error:
         raise ValueError(
             f"{path} is not a complete model folder ({error!r}): fit and save the model again"

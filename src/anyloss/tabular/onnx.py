@@ -1,12 +1,15 @@
 """The model of a table as one ONNX graph.
 
 Each column is an input of shape `(rows, 1)`: numbers are doubles, with NaN for a missing value, and
-text is a string, with the empty string for a missing value. The outputs have the shape `(rows,)`:
-`label`, and `decision_value`, above 0.5 for the positive class.
+text is a string, with the empty string for a missing value. The outputs are `label`, and
+`decision_value`, above 0.5 for the positive class, both of the shape `(rows,)`. For several classes
+`decision_value` has the shape `(rows, classes)` and is highest for the label. For several labels
+both have this shape, and `label` is 0 or 1. The property "classes" of the file names the columns.
 """
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -65,10 +68,16 @@ def export(model: TableModel, path: Path | str) -> None:
     if taken:
         raise ValueError(f"a column must not have the name of an output; got {taken}: rename it")
     graph = Graph()
-    value = _decision_value(graph, _encoded(graph, model), model.classifier.layers_)
-    names = (graph.constant(np.array([x], dtype=object)) for x in (model.positive, model.negative))
-    half = graph.constant(np.array(0.5))
-    graph.add("Where", graph.add("Greater", value, half), *names, out=LABEL)
+    task = model.outcome.task
+    value = _decision_value(graph, _encoded(graph, model), model.classifier.layers_, task)
+    classes = graph.constant(np.array(model.outcome.classes, dtype=object))
+    if task == "multiclass":
+        graph.add("Gather", classes, graph.add("ArgMax", value, axis=1, keepdims=0), out=LABEL)
+    else:
+        above = graph.add("Greater", value, graph.constant(np.array(0.5)))
+        number = graph.add("Cast", above, to=_type("INT64"), out=LABEL * (task == "multilabel"))
+        if task == "binary":
+            graph.add("Gather", classes, number, out=LABEL)
     whole = _onnx_model(graph, model)
     with replacing(path) as part:
         onnx.save(whole, str(part))
@@ -82,7 +91,7 @@ def _encoded(graph: Graph, model: TableModel) -> str:
             empty = graph.add("IsNaN", name)
             numbers.append(graph.add("Where", empty, graph.constant([[kept.median]]), name))
             if kept.gaps:
-                gaps.append(graph.add("Cast", empty, to=_double()))
+                gaps.append(graph.add("Cast", empty, to=_type("DOUBLE")))
         else:
             texts += _one_hot(graph, name, kept)
     return graph.add("Concat", *numbers, *gaps, *texts, axis=1)
@@ -91,30 +100,31 @@ def _encoded(graph: Graph, model: TableModel) -> str:
 def _one_hot(graph: Graph, name: str, kept: Texts) -> list[str]:
     values = np.array([["" if value is None else value for value in kept.values]], dtype=object)
     same = graph.add("Equal", name, graph.constant(values))
-    found = [graph.add("Cast", same, to=_double())]
+    found = [graph.add("Cast", same, to=_type("DOUBLE"))]
     if kept.rare:  # all values without a column of their own
         total = graph.add("ReduceSum", *found, graph.constant(np.array([1])), keepdims=1)
         found.append(graph.add("Sub", graph.constant([[1.0]]), total))
     return found
 
 
-def _decision_value(graph: Graph, rows: str, layers: list[Array]) -> str:
-    """The mean probability of the members of the ensemble, of shape `(rows,)`."""
+def _decision_value(graph: Graph, rows: str, layers: list[Array], task: str) -> str:
+    """The mean probability of the members, of shape `(rows,)` or `(rows, classes)`."""
     values = graph.add("Unsqueeze", rows, graph.constant(np.array([0])))
     for k, (weight, bias) in enumerate(zip(layers[::2], layers[1::2], strict=True)):
         values = graph.add("Relu", values) if k else values
         product = graph.add("MatMul", values, graph.constant(weight))
         values = graph.add("Add", product, graph.constant(bias))
-    mean = graph.add(
-        "ReduceMean", graph.add("Sigmoid", values), graph.constant(np.array([0])), keepdims=0
-    )
-    return graph.add("Squeeze", mean, graph.constant(np.array([1])), out=VALUE)
+    several = task == "multiclass"
+    p = graph.add("Softmax", values, axis=2) if several else graph.add("Sigmoid", values)
+    end, binary = graph.constant(np.array([0])), task == "binary"
+    mean = graph.add("ReduceMean", p, end, keepdims=0, out="" if binary else VALUE)
+    return graph.add("Squeeze", mean, graph.constant(np.array([1])), out=VALUE) if binary else mean
 
 
-def _double() -> int:
+def _type(name: str) -> int:
     from onnx import TensorProto
 
-    return int(TensorProto.DOUBLE)
+    return int(TensorProto.DataType.Value(name))
 
 
 def _onnx_model(graph: Graph, model: TableModel) -> Any:
@@ -125,13 +135,18 @@ def _onnx_model(graph: Graph, model: TableModel) -> Any:
         for name, kept in model.encoder.columns_.items()
     }
     inputs = [helper.make_tensor_value_info(x, kind, ["rows", 1]) for x, kind in kinds.items()]
+    task = model.outcome.task
+    one: list[str | int] = ["rows"]
+    each = [*one, len(model.outcome.classes)]
+    label = (TensorProto.INT64, each) if task == "multilabel" else (TensorProto.STRING, one)
     outputs = [
-        helper.make_tensor_value_info(LABEL, TensorProto.STRING, ["rows"]),
-        helper.make_tensor_value_info(VALUE, TensorProto.DOUBLE, ["rows"]),
+        helper.make_tensor_value_info(LABEL, *label),
+        helper.make_tensor_value_info(VALUE, TensorProto.DOUBLE, one if task == "binary" else each),
     ]
     body = helper.make_graph(graph.nodes, "anyloss", inputs, outputs, graph.constants)
     whole = helper.make_model(
         body, opset_imports=[helper.make_opsetid("", OPSET)], producer_name="anyloss", ir_version=10
     )
+    helper.set_model_props(whole, {"classes": json.dumps(model.outcome.classes)})
     checker.check_model(whole, full_check=True)
     return whole

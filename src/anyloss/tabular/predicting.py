@@ -13,9 +13,11 @@ import pandas as pd
 
 from anyloss._core.outputs import check_output, replacing
 from anyloss.tabular.encoder import Texts
+from anyloss.tabular.labels import Outcome
 from anyloss.tabular.model import TableModel
 from anyloss.tabular.preparing import check_column
 from anyloss.tabular.reading import read_parts
+from anyloss.tabular.scoring import as_columns
 
 PART = 50_000  # rows
 PREDICTION, VALUE = "prediction", "decision_value"  # the columns that are written
@@ -39,7 +41,9 @@ def predict_table(
     """Predict the class of each row of a file, and write the predictions to another file.
 
     The output has the columns `prediction` (the label) and `decision_value` (from 0 to 1; above 0.5
-    the prediction is the positive class), after the id column if there is one. The file is read in
+    the prediction is the positive class), after the id column if there is one. Several classes have
+    a column `decision_value: <class>` each, and several labels also a column `prediction: <label>`
+    of 0 and 1 each. The file is read in
     parts, so that it may be larger than the memory. Columns are matched by name; missing values and
     values that the fit has not seen are allowed. In a CSV output, text that a spreadsheet would run
     as a formula gets a leading apostrophe.
@@ -89,43 +93,64 @@ def predict_table(
     if id_column is not None:
         check_column(id_column, there)
     ids = [x for x in (id_column or model.id_column,) if x is not None and x in there]
-    if taken := [x for x in ids if x in (PREDICTION, VALUE)]:
+    outputs = output_columns(model.outcome)
+    if taken := [x for x in ids if x in [*outputs[0], *outputs[1]]]:
         raise ValueError(
             f"the id column must not have the name of an output column; got {taken[0]!r}: rename it"
         )
     wanted, texts = [*model.columns(), *ids], [*model.columns(Texts), *ids]
     done = 0
-    with replacing(out) as place, _ROWS[out.suffix](place, ids) as write:
+    with replacing(out) as place, _ROWS[out.suffix](place, ids, *outputs) as write:
         for part in read_parts(source, rows, columns=wanted, texts=texts, names=ids, **options):
             values = model.decision_values(part, on_warning)
             found = {name: part[name].to_numpy() for name in ids}
-            write(pd.DataFrame(found | {PREDICTION: model.decide(values), VALUE: values}))
+            for names, array in zip(outputs, (model.decide(values), values), strict=True):
+                found |= dict(zip(names, as_columns(array).T, strict=True))
+            write(pd.DataFrame(found))
             done += len(part)
             if on_rows is not None:
                 on_rows(done)
     return done
 
 
+def output_columns(outcome: Outcome) -> tuple[list[str], list[str]]:
+    """The names of the columns of predictions and of decision values.
+
+    >>> output_columns(Outcome("binary", ("left",), ("no", "yes")))
+    (['prediction'], ['decision_value'])
+    """
+    each = [] if outcome.task == "binary" else outcome.classes
+    labels = [f"{PREDICTION}: {x}" for x in each] if outcome.task == "multilabel" else []
+    return labels or [PREDICTION], [f"{VALUE}: {x}" for x in each] or [VALUE]
+
+
 @contextmanager
-def _csv_rows(path: Path, ids: list[str]) -> Iterator[Write]:
+def _csv_rows(
+    path: Path, ids: list[str], predictions: list[str], values: list[str]
+) -> Iterator[Write]:
     with open(path, "w", encoding="utf-8", newline="") as file:
-        names = [neutral(name) for name in (*ids, PREDICTION, VALUE)]
+        names = [neutral(name) for name in (*ids, *predictions, *values)]
         csv.writer(file, lineterminator="\n").writerow(names)
 
         def write(rows: Any) -> None:
-            safe = {x: rows[x].map(neutral, na_action="ignore") for x in (*ids, PREDICTION)}
+            texts = [x for x in (*ids, *predictions) if rows[x].dtype.kind not in "iu"]
+            safe = {x: rows[x].map(neutral, na_action="ignore") for x in texts}
             rows.assign(**safe).to_csv(file, index=False, header=False, lineterminator="\n")
 
         yield write
 
 
 @contextmanager
-def _parquet_rows(path: Path, ids: list[str]) -> Iterator[Write]:
+def _parquet_rows(
+    path: Path, ids: list[str], predictions: list[str], values: list[str]
+) -> Iterator[Write]:
     import pyarrow
     import pyarrow.parquet
 
-    texts = [(name, pyarrow.string()) for name in (*ids, PREDICTION)]
-    schema = pyarrow.schema([*texts, (VALUE, pyarrow.float64())])
+    decided = pyarrow.string() if predictions == [PREDICTION] else pyarrow.int64()
+    fields = [(name, pyarrow.string()) for name in ids]
+    fields += [(name, decided) for name in predictions]
+    schema = pyarrow.schema([*fields, *((name, pyarrow.float64()) for name in values)])
     with pyarrow.parquet.ParquetWriter(path, schema) as file:
         yield lambda rows: file.write_table(pyarrow.Table.from_pandas(rows, schema))
 

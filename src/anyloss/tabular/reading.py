@@ -44,7 +44,7 @@ class Form(NamedTuple):
 def read_table(
     path: Path | str,
     *,
-    label: str | None = None,
+    label: str | Sequence[str] = (),
     separator: str | None = None,
     encoding: str | None = None,
 ) -> Any:
@@ -56,8 +56,8 @@ def read_table(
     Args:
         path (Path or str): the file: `.parquet`, otherwise CSV. A file that ends in `.gz` is
             decompressed.
-        label (str, optional): the label column. Only its empty cells are missing values, because
-            "None" or "NA" may be the name of a class.
+        label (str or sequence of str): the label columns. Only their empty cells are missing
+            values, because "None" or "NA" may be the name of a class. Default: none.
         separator (str, optional): the separator of a CSV file. Default: detected.
         encoding (str, optional): the encoding of a CSV file. Default: detected.
 
@@ -75,13 +75,14 @@ def read_table(
         >>> read_table(path).to_dict("list")
         {'name': ['Anna', 'Jörg'], 'size': [1.5, nan]}
     """
-    names = [] if label is None else [label]
+    names = [label] if isinstance(label, str) else list(label)
     (frame,) = read_parts(path, None, names=names, separator=separator, encoding=encoding)
-    if label in frame and pd.api.types.infer_dtype(frame[label].dropna()) == "string":
-        present = frame[label].str.strip().replace("", None).dropna()
-        numbers = pd.to_numeric(present, errors="coerce")
-        known = numbers if numbers.notna().all() else present
-        frame[label] = known.reindex(frame.index)
+    for name in names:
+        if name in frame and pd.api.types.infer_dtype(frame[name].dropna()) == "string":
+            present = frame[name].str.strip().replace("", None).dropna()
+            numbers = pd.to_numeric(present, errors="coerce")
+            known = numbers if numbers.notna().all() else present
+            frame[name] = known.reindex(frame.index)
     return frame
 
 

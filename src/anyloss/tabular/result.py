@@ -7,6 +7,7 @@ from typing import Any
 
 from anyloss._core.backend import Array
 from anyloss._core.counts import Counts
+from anyloss.tabular.labels import Outcome
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,7 @@ class Baseline:
         score (float): the metric of its decisions on the test rows.
         difference (float): the score of the model minus the score of the baseline.
         interval (tuple of float): the 95 % interval of the difference.
+        trivial (bool): whether the decisions do not depend on the features. Default: False.
 
     Examples:
         >>> found = Baseline("cross-entropy, threshold 0.5", 0.70, 0.02, (-0.01, 0.05))
@@ -31,6 +33,7 @@ class Baseline:
     score: float
     difference: float
     interval: tuple[float, float]
+    trivial: bool = False
 
 
 @dataclass(frozen=True)
@@ -65,16 +68,18 @@ class Result:
         model (TableModel): the fitted model.
         model_name (str): "linear", "mlp" or "lightgbm".
         metric (str): the metric that the model was trained for.
-        target (str): the name of the label column.
-        positive (str): the label of the positive class.
-        negative (str): the label of the negative class.
+        average (str): how the metric is averaged over several classes or labels; `"binary"` for two
+            classes.
+        outcome (Outcome): what the model predicts: the task, the label columns and the classes.
         score (float): the metric of the decisions on the test rows.
         interval (tuple of float): the 95 % interval of the score, from a bootstrap over the test
             rows.
-        counts (Counts): the confusion counts of the test rows.
-        y_test (array): the labels of the test rows; 1 is the positive class.
-        p_test (array): the decision values of the test rows, from 0 to 1. A value above 0.5 is a
-            positive decision.
+        counts (Counts): the confusion counts of the test rows: numbers for two classes, else
+            arrays with one entry per class.
+        y_test (array): the labels of the test rows as 0 and 1. The shape is (n,) for two classes,
+            where 1 is the positive class; else (n, classes).
+        p_test (array): the decision values of the test rows, from 0 to 1, in the shape of `y_test`.
+            A value above 0.5 is a positive decision; for several classes it is the highest one.
         curve (array): one row per check during the training: step, soft score, and hard score of
             held-out rows. It has no rows for LightGBM.
         baselines (tuple of Baseline): usual methods on the same rows, with intervals from a paired
@@ -104,9 +109,8 @@ class Result:
     model: Any
     model_name: str
     metric: str
-    target: str
-    positive: str
-    negative: str
+    average: str
+    outcome: Outcome
     score: float
     interval: tuple[float, float]
     counts: Counts
@@ -119,3 +123,31 @@ class Result:
     facts: dict[str, Any]
     warnings: tuple[str, ...]
     settings: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Our recipe and the usual methods on the same folds of a table.
+
+    `compare_table` returns it.
+
+    Attributes:
+        metric (str): the metric of the scores.
+        rows (int): the number of rows that were used.
+        score (float): the mean score of our recipe over the test folds.
+        baselines (tuple of Baseline): the mean scores of the usual methods, the simplest first.
+            Their intervals use the corrected variance for folds that share rows.
+        warnings (tuple of str): what a reader should know about the data.
+
+    Examples:
+        >>> other = Baseline("cross-entropy, tuned threshold", 0.70, 0.02, (-0.01, 0.05))
+        >>> found = Comparison("f1", 300, 0.72, (other,), ())
+        >>> [each.name for each in found.baselines if each.interval[0] <= 0]
+        ['cross-entropy, tuned threshold']
+    """
+
+    metric: str
+    rows: int
+    score: float
+    baselines: tuple[Baseline, ...]
+    warnings: tuple[str, ...]

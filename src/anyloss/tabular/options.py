@@ -1,0 +1,59 @@
+"""The options that fitting and comparing share, in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from anyloss.metrics import metric as find_metric
+from anyloss.tabular.labels import Outcome
+from anyloss.tabular.scoring import Scoring, check_known_average, scoring_of
+
+
+@dataclass(frozen=True)
+class TableOptions:
+    """What is predicted for which metric, from which columns, and how the file is read."""
+
+    targets: tuple[str, ...]
+    metric: str = "f1"
+    positive: str | None = None
+    average: str = "auto"
+    seed: int = 0
+    drop: tuple[str, ...] = ()
+    id_column: str | None = None
+    separator: str | None = None
+    encoding: str | None = None
+
+    def __post_init__(self) -> None:
+        find_metric(self.metric)
+        check_known_average(self.average)
+        if not self.targets or len(set(self.targets)) < len(self.targets):
+            raise ValueError(
+                f"expected one or more distinct label columns; got {list(self.targets)}"
+            )
+
+    def scoring(self, outcome: Outcome) -> Scoring:
+        """The metric and the average for an outcome."""
+        columns = 1 if outcome.task == "binary" else len(outcome.classes)
+        return scoring_of(self.metric, outcome.task, columns, self.average)
+
+    def changed(self) -> dict[str, Any]:
+        """The options that differ from their defaults, besides the labels and the metric.
+
+        >>> TableOptions(("left",), drop=("key",)).changed()
+        {'drop': ['key']}
+        """
+        usual = {x.name: x.default for x in fields(self)}
+        given = {name: x for name, x in asdict(self).items() if x != usual[name]}
+        given = {name: list(x) if isinstance(x, tuple) else x for name, x in given.items()}
+        return {name: x for name, x in given.items() if name not in ("targets", "metric")}
+
+
+def as_targets(target: str | Sequence[str]) -> tuple[str, ...]:
+    """The label columns that a user has named, one or several.
+
+    >>> as_targets("left"), as_targets(["a", "b"])
+    (('left',), ('a', 'b'))
+    """
+    return (target,) if isinstance(target, str) else tuple(target)
