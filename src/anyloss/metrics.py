@@ -11,6 +11,7 @@ in `tests/core/test_metrics.py`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -410,6 +411,7 @@ def cost_matrix(costs: Sequence[Sequence[float]]) -> Metric:
             "negative costs"
         )
     if len(above) == 2:
-        return metric("cost", fn_cost=float(above[1, 0]), fp_cost=float(above[0, 1]))
+        found = metric("cost", fn_cost=float(above[1, 0]), fp_cost=float(above[0, 1]))
+        return replace(found, second_is_positive=True)
     matrix = CostMatrix(tuple(map(tuple, above.tolist())))
     return Metric(matrix.name, matrix)

@@ -23,7 +23,14 @@ from anyloss._core.documents import documented
 from anyloss._core.gradient import class_derivatives
 from anyloss._core.metric import CostMatrix
 from anyloss._core.per_label import at_threshold
-from anyloss._core.scoring import check_average, check_finite, check_number, score_counts
+from anyloss._core.scoring import (
+    check_average,
+    check_costs,
+    check_finite,
+    check_number,
+    check_squared,
+    score_counts,
+)
 from anyloss._core.shapes import Layout, Samples, as_scores, prepare
 from anyloss.metrics import Metric, MetricSpec
 from anyloss.metrics import metric as find_metric
@@ -222,13 +229,7 @@ def gradient(
 
 def _cost_score(costs: CostMatrix, found: Samples, step: Step, options: Options) -> float:
     """The score of decisions, soft or hard, under the costs of several classes."""
-    lay, classes = found.layout, len(costs.costs)
-    if lay.task != "multiclass" or lay.average != "multiclass" or lay.classes != classes:
-        raise ValueError(
-            f"a cost matrix of {classes} classes needs class indices, scores of {classes} columns "
-            f"and average='auto'; got a {lay.task} task of {lay.classes} columns and "
-            f"average={lay.average!r}"
-        )
+    lay = found.layout
     if lay.per_sample or options.top_k > 1:
         raise ValueError(
             "a cost matrix is for the one decision of each sample, over all samples; got "
@@ -248,7 +249,11 @@ def _read(
     check_average(chosen, given["average"])
     check_number("smooth", smooth)
     options = make_options(**given)
+    if options.squared:
+        check_squared(chosen)
     found = prepare(y_true, y_score, options, weight=weight, own_form=chosen.has_own_form)
+    lay = found.layout
+    check_costs(chosen, lay.task, lay.average, lay.classes)
     return chosen, found, options
 
 

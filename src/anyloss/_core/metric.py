@@ -132,6 +132,8 @@ class Metric:
         params (dict): the parameters of the metric, such as `{"beta": 2}`.
         undefined_without (tuple of bool): whether a perfect decision gives 0/0 without a positive
             sample, and without a negative sample.
+        second_is_positive (bool): whether the second of two classes is the positive one, as in a
+            matrix of costs. For other metrics classifiers take the rarer class by default.
 
     Examples:
         >>> from anyloss import metric
@@ -147,6 +149,7 @@ class Metric:
     function: MetricFunction
     params: Mapping[str, float] = field(default_factory=dict)
     undefined_without: tuple[bool, bool] = field(default=(False, False), compare=False, repr=False)
+    second_is_positive: bool = False
 
     def __call__(self, tp: Array, fn: Array, fp: Array, tn: Array) -> Array:
         try:

@@ -23,7 +23,13 @@ from anyloss._core.counts import check_soft_labels
 from anyloss._core.documents import documented
 from anyloss._core.formula import CELLS
 from anyloss._core.per_label import at_threshold
-from anyloss._core.scoring import check_average, check_counts, check_form, check_number
+from anyloss._core.scoring import (
+    check_average,
+    check_counts,
+    check_form,
+    check_number,
+    check_squared,
+)
 from anyloss._core.step import Step, check_step
 from anyloss.metrics import Metric, MetricSpec
 from anyloss.metrics import metric as find_metric
@@ -167,6 +173,8 @@ def make_settings(
         reduction=reduction, top_k=top_k, soft_labels=soft_labels, ignore_index=ignore_index,
         validate=validate,
     )  # fmt: skip
+    if squared:
+        check_squared(chosen)
     steps = make_steps(step, threshold, thresholds)
     for each in steps:
         check_soft_labels(soft_labels, each)

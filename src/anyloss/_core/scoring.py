@@ -6,6 +6,7 @@ The functions take counts with axes `(samples, 1, classes)` and run on any frame
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from numbers import Real
 from typing import NamedTuple
 
@@ -40,6 +41,42 @@ def check_counts(chosen: Metric) -> None:
     """Refuse a metric that needs more than the counts of each class against the rest."""
     if chosen.cost_matrix is not None:
         chosen(tp=1.0, fn=1.0, fp=1.0, tn=1.0)
+
+
+def check_costs(chosen: Metric, task: str, average: str | None, classes: int) -> None:
+    """Refuse a matrix of costs for another number of classes, or with an average."""
+    if chosen.second_is_positive and task == "multiclass" and classes != 2:
+        raise ValueError(
+            f"a cost matrix of 2 classes needs two classes; got {classes}. Pass a row and a column "
+            "for each class"
+        )
+    if chosen.cost_matrix is None:
+        return
+    size = len(chosen.cost_matrix.costs)
+    if task != "multiclass" or average != "multiclass" or classes != size:
+        raise ValueError(
+            f"a cost matrix of {size} classes needs class indices, scores of {size} columns "
+            f"and average='auto'; got a {task} task of {classes} columns and average={average!r}"
+        )
+
+
+@lru_cache(maxsize=256)
+def check_squared(chosen: Metric) -> None:
+    """Refuse a metric that squared decisions raise above 1, so that the loss has no lower bound.
+
+    The false positives of squared decisions, `sum(a^2) - sum(a y)`, may be negative. The metric is
+    tried with equal decisions of the positives and of the negatives.
+    """
+    grid = np.linspace(0.01, 1.0, 34)
+    share, a, b = np.meshgrid([0.01, 0.1, 0.5, 0.9, 1.0], grid, np.append(0.0, grid))
+    lost, others = share * a * (1 - a), (1 - share) * b * b
+    cells = (share * a, share * (1 - a), others - lost, 1 - share - others + lost)
+    highest = float(np.max(chosen(*(1e3 * x for x in cells))))
+    if not highest <= 1 + 1e-9:
+        raise ValueError(
+            f"squared=True needs a metric that squared decisions keep at most 1, such as 'f1', "
+            f"'jaccard' or 'accuracy'; {chosen.name!r} reaches {highest:.4g}"
+        )
 
 
 def check_form(chosen: Metric, form: str) -> None:

@@ -263,7 +263,7 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 f"{type(self).__name__} needs rows of two classes (of weight above 0); got one "
                 f"class, {classes.tolist()}"
             )
-        positive = positive_class(classes, index, self.pos_label, weight)
+        positive = positive_class(classes, index, self.pos_label, weight, find_metric(self.metric))
         return TreeData(X, (index == positive).astype(float), weight), classes, positive
 
     def _check_eval_set(self, eval_set: Any, classes: Array, positive: int) -> TreeData:

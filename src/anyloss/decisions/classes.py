@@ -85,7 +85,8 @@ def best_rule(goal: Goal, p: Array, max_evaluations: int = 500) -> Found:
         if name == "argmax" or budget.take():
             candidates[name] = rule, goal.score_of(rule.decide(p))
     for name in sorted(candidates, key=lambda name: -candidates[name][1]):
-        rule, reached = ascend(goal, p, candidates[name][0], budget, least=least)
+        rule = ascend(goal, p, candidates[name][0], budget, least=least)[0]
+        reached = goal.score_of(rule.decide(p))
         if "ascent" not in candidates or reached > candidates["ascent"][1] + LEAST_GAIN:
             candidates["ascent"] = rule, reached
     decision, score = max(candidates.values(), key=lambda each: each[1])
@@ -155,7 +156,9 @@ def ascend(
                 if found is None or found[0] <= best + least:
                     continue
                 _, gain, offset = found
-                decided = np.where(state.moved(k, gain, offset) > highest, k, other)
+                moved = state.moved(k, gain, offset)
+                first = (moved > highest) | ((moved == highest) & (k < other))  # as the arg-max
+                decided = np.where(first, k, other)
                 reached = goal.score_of(decided)
                 if reached > best + least:
                     state.replace(k, gain, offset)

@@ -56,6 +56,8 @@ def class_parts(metric: Metric, lay: Layout) -> tuple[Parts, Combine]:
 
     def parts(counts: Counts) -> tuple[Array, ...]:
         weight, scores = kept(counts), chosen(*counts)
+        if lay.average == "weighted":
+            return weight * scores, weight, scores, np.ones_like(weight)
         if power == 1:
             return weight * scores, weight
         void = scores < NUMPY.tiny
@@ -63,12 +65,14 @@ def class_parts(metric: Metric, lay: Layout) -> tuple[Parts, Combine]:
         inner = np.log(inner) if power == 0 else 1 / inner
         return weight * inner, weight, weight * void
 
-    def combine(total: Array, weight: Array, void: Array | float = 0.0) -> Array:
+    def combine(total: Array, weight: Array, *more: Array) -> Array:
         mean = total / np.where(weight > 0, weight, 1.0)
+        if lay.average == "weighted":  # without a positive sample all classes weigh alike
+            return np.where(weight > 0, mean, more[0] / more[1])
         if power == 1:
             return mean
         mean = np.exp(mean) if power == 0 else 1 / np.where(mean > 0, mean, 1.0)
-        return np.where(np.asarray(void) > 0, 0.0, mean)
+        return np.where(np.asarray(more[0]) > 0, 0.0, mean)
 
     return parts, combine
 

@@ -210,6 +210,8 @@ def metric_to_json(spec: MetricSpec | Metric) -> str | dict[str, Any]:
     chosen = find_metric(spec)
     if chosen.cost_matrix is not None:
         return {"costs": [list(row) for row in chosen.cost_matrix.costs]}
+    if chosen.second_is_positive:
+        return {"costs": [[0.0, chosen.params["fp_cost"]], [chosen.params["fn_cost"], 0.0]]}
     formula = isinstance(chosen.function, Formula)
     if not formula and METRICS.get(chosen.name) is not chosen.function:
         raise ValueError(

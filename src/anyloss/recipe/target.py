@@ -145,12 +145,24 @@ def new_target(
     return Target(y, weight, chosen, Layout(task, average, y.shape[1]), constraints)
 
 
-def positive_class(classes: Array, index: Array, pos_label: Any, weight: Array | None) -> int:
+def positive_class(
+    classes: Array, index: Array, pos_label: Any, weight: Array | None, metric: Metric
+) -> int:
     """The index of the positive one of two classes: `pos_label`, or by default the rarer one.
 
-    >>> positive_class(np.array(["no", "yes"]), np.array([0, 0, 1]), None, None)
+    A matrix of costs has the order of the classes, so that the second one is positive.
+
+    >>> positive_class(np.array(["no", "yes"]), np.array([0, 0, 1]), None, None, find_metric("f1"))
     1
     """
+    if metric.second_is_positive and (pos_label is None or pos_label != classes[1]):
+        if pos_label is not None:
+            raise ValueError(
+                "the rows and columns of a cost matrix have the order of the classes "
+                f"{classes.tolist()}, so that {classes[1]!r} is the positive one; got "
+                f"pos_label={pos_label!r}. Leave it out"
+            )
+        return 1
     if pos_label is None:
         first, second = np.bincount(index, weights=weight, minlength=2)
         return 0 if first < second else 1

@@ -11,6 +11,7 @@ from sklearn.utils.multiclass import type_of_target
 
 from anyloss._core.backend import Array
 from anyloss._core.choices import resolve_average
+from anyloss._core.scoring import check_costs
 from anyloss.metrics import Metric, MetricSpec
 from anyloss.metrics import metric as find_metric
 from anyloss.recipe.target import check_known, positive_class
@@ -35,6 +36,7 @@ def read_target(
     >>> read_target(np.array(["a", "b", "b"]), "f1", "auto", None, None).positive.item()
     'a'
     """
+    chosen = find_metric(metric)
     y = y.toarray() if issparse(y) else np.asarray(y)
     if y.ndim == 2 and y.shape[1] == 1:
         y = column_or_1d(y, warn=True)
@@ -62,10 +64,10 @@ def read_target(
         )
     positive = None
     if task == "binary":
-        k = positive_class(classes, index, pos_label, weight)
+        k = positive_class(classes, index, pos_label, weight, chosen)
         positive, labels = classes[k], labels[:, [k]]
-    own_form = find_metric(metric).has_own_form
-    average = resolve_average(average, task, len(classes), own_form)  # type: ignore[assignment]
+    average = resolve_average(average, task, len(classes), chosen.has_own_form)  # type: ignore[assignment]
+    check_costs(chosen, task, average, len(classes))
     return Labels(labels.astype(float), task, average, classes, positive)
 
 
@@ -73,14 +75,23 @@ def _class_numbers(y: Array, classes: Array | None) -> tuple[Array, Array]:
     """The classes, and the number of each row's class among them."""
     if classes is not None:
         check_known(y, classes)
-        return classes, np.searchsorted(classes, y)
-    classes, index = np.unique(y, return_inverse=True)
-    if len(classes) < 2:
+    present, index = np.unique(y, return_inverse=True)
+    if len(present) < 2:
         raise ValueError(
             "a classifier needs rows of two classes (of a sample_weight above 0); got one class, "
-            f"{classes.tolist()}"
+            f"{present.tolist()}"
         )
-    return classes, index
+    return (present, index) if classes is None else (classes, places(classes, y))
+
+
+def places(classes: Array, values: Array) -> Array:
+    """The place of each value among the classes, which may have any order.
+
+    >>> places(np.array([2, 0, 1]), np.array([0, 2, 2]))
+    array([1, 0, 0])
+    """
+    order = np.argsort(classes)
+    return order[np.searchsorted(classes, values, sorter=order)]
 
 
 def labels_of(y: Array, classes: Array, task: str, positive: Any, rows: int) -> Array:

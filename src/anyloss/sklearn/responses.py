@@ -9,6 +9,7 @@ from sklearn.utils.validation import _check_response_method
 
 from anyloss._core.backend import Array
 from anyloss.recipe.target import probabilities
+from anyloss.sklearn.labels import places
 
 
 class Wanted(NamedTuple):
@@ -42,19 +43,30 @@ def responses(estimator: Any, X: Array, wanted: Wanted) -> Responses:
     known = np.asarray(getattr(estimator, "classes_", wanted.classes))
     if values.ndim == 1:  # the decision values of the second of two classes
         values = np.column_stack([-values, values])
-    if values.shape[1] != len(known):
+    pairs = not is_proba and len(known) > 2 and _has_pairs(estimator)
+    if pairs or values.shape[1] != len(known):
+        shown = "one for each pair of classes" if pairs else str(values.shape[1])
         raise ValueError(
             f"{method.__name__} must have one column for each of {len(known)} classes; got "
-            f"{values.shape[1]}. For SVC use decision_function_shape='ovr'"
+            f"{shown}. For SVC use decision_function_shape='ovr'"
         )
     if wanted.task == "binary":
         at = np.flatnonzero(known == wanted.positive)
         return Responses(values[:, at] if len(at) else np.zeros((len(values), 1)), is_proba)
     scores = np.zeros((len(values), len(wanted.classes)))
-    scores[:, np.searchsorted(wanted.classes, known)] = (
+    scores[:, places(wanted.classes, known)] = (
         values if is_proba else probabilities(values, "multiclass")
     )
     return Responses(scores, True)
+
+
+def _has_pairs(estimator: Any) -> bool:
+    """Whether the decision values are those of an SVC for pairs of classes."""
+    params = estimator.get_params() if hasattr(estimator, "get_params") else {}
+    return any(
+        name.split("__")[-1] == "decision_function_shape" and value == "ovo"
+        for name, value in params.items()
+    )
 
 
 def _of_labels(values: Any, estimator: Any, labels: int) -> Array:
