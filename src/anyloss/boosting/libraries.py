@@ -17,6 +17,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 import numpy as np
 
 from anyloss._core.backend import Array
+from anyloss._core.shapes import Layout
 from anyloss.boosting.adapters import eval_metric, objective, require
 from anyloss.boosting.blocks import SETTINGS
 from anyloss.metrics import Metric
@@ -24,7 +25,11 @@ from anyloss.steps import Step
 
 
 class TreeData(NamedTuple):
-    """Rows in any form that a library accepts, their labels 0 and 1, weights and start margins."""
+    """Rows in any form that a library accepts, their labels, weights and start margins.
+
+    Labels are 0 and 1, or class numbers; several labels have a matrix of 0 and 1. Margins have one
+    column per class or label if there are several.
+    """
 
     X: Any
     y: Array
@@ -47,10 +52,16 @@ class Plan(NamedTuple):
 
 
 class Goal(NamedTuple):
-    """A metric and the soft decision it is trained with."""
+    """A metric, the soft decision it is trained with, and the average over several columns."""
 
     metric: Metric
     step: Step
+    layout: Layout | None = None  # of several classes or labels
+
+    @property
+    def average(self) -> str:
+        """The average, as the objectives take it."""
+        return "auto" if self.layout is None else str(self.layout.average)
 
 
 class Library(Protocol):
@@ -88,6 +99,10 @@ def _rounds(parameters: dict[str, Any], names: tuple[str, ...], default: int) ->
     return names[0], default
 
 
+def _objective(goal: Goal, library: str) -> Any:
+    return objective(goal.metric, library, step=goal.step, average=goal.average)
+
+
 def _listed(x: Any) -> list[Any] | None:
     return None if x is None else [x]
 
@@ -116,9 +131,9 @@ class LightGBM:
         lightgbm = require(self.name)
         options, parameters = dict(plan.fit_options), {"verbose": -1} | plan.parameters
         if goal is not None:
-            options["eval_metric"] = eval_metric(goal.metric, self.name)
+            options["eval_metric"] = eval_metric(goal.metric, self.name, average=goal.average)
             parameters |= {
-                "objective": objective(goal.metric, self.name, step=goal.step),
+                "objective": _objective(goal, self.name),
                 "metric": "None",
                 "feature_pre_filter": False,  # no feature left would be a fatal error
             }
@@ -164,10 +179,10 @@ class XGBoost:
             parameters["monotone_constraints"] = tuple(map(int, parameters["monotone_constraints"]))
         if goal is not None:
             parameters |= {
-                "objective": objective(goal.metric, self.name, step=goal.step),
-                "eval_metric": eval_metric(goal.metric, self.name),
+                "objective": _objective(goal, self.name),
+                "eval_metric": eval_metric(goal.metric, self.name, average=goal.average),
                 "disable_default_eval_metric": True,
-                "base_score": 0.5,  # a probability, whose margin is 0
+                "base_score": 0.5,  # margin 0; of several classes a margin that all of them have
             }
         options = {"verbose": False} | plan.fit_options
         if valid is not None:
@@ -214,17 +229,20 @@ class CatBoost:
         parameters = {"allow_writing_files": False} | plan.parameters
         if not any(name in parameters for name in self.LOUDNESS):
             parameters["logging_level"] = "Silent"
+        classes = int(data.y.max()) + 1
         if goal is None:
-            parameters["loss_function"] = "Logloss"
+            parameters["loss_function"] = "Logloss" if classes == 2 else "MultiClass"
         else:
             # CatBoost keeps this order (see SETTINGS), so it should be random.
             data = take(data, np.random.default_rng(0).permutation(len(data.y)))
             margin = 0.0 if data.margin is None else data.margin
             both = objective(
-                goal.metric, self.name, step=goal.step, y_true=data.y, margin=margin,
-                sample_weight=data.weight,
+                goal.metric, self.name, step=goal.step, average=goal.average, y_true=data.y,
+                margin=margin, sample_weight=data.weight,
             )  # fmt: skip
             parameters = {k: v for k, v in parameters.items() if k not in self.SAMPLING}
+            if classes > 2:
+                parameters["classes_count"] = classes
             parameters |= {"loss_function": both, "eval_metric": both, **SETTINGS}
         options = dict(plan.fit_options)
         categories = options.pop("cat_features", parameters.pop("cat_features", None))
