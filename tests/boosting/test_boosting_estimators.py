@@ -373,7 +373,10 @@ def test_what_cannot_be_saved_or_loaded(tmp_path):
     ("options", "y", "message"),
     [
         ({}, np.zeros(60), "needs rows of two classes.*got one class"),
-        ({}, np.arange(60) % 3, "Only binary.*with 3 classes. Use OneVsRestClassifier"),
+        ({"pos_label": 1}, np.arange(60) % 3, "pos_label=1 is for two classes; got 3"),
+        ({"average": "binary"}, np.arange(60) % 3, "average='binary' is for two classes; got 3"),
+        ({"average": "samples"}, np.eye(60)[:, :3], "boosting needs one number of all rows"),
+        ({}, np.eye(60)[:, :3] * 2, "a target matrix must hold 0 and 1"),
         ({}, np.where(np.arange(60) < 3, np.nan, np.arange(60) % 2), "3 of them NaN or None"),
         ({}, np.array([0, 1, None] * 20, dtype=object), "20 of them NaN or None"),
         ({"metric": "f1x"}, np.arange(60) % 2, "did you mean"),

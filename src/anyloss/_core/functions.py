@@ -223,7 +223,7 @@ def gradient(
         g = y * d_positive + (1 - y) * d_negative
     if found.weight is not None:
         g = g * found.weight
-    g = _back(g, found.scores, step, lay, from_logits)
+    g = back_to_scores(g, found.scores, step, lay, from_logits)
     return (float(score) if score.ndim == 0 else score), as_scores(g, np.shape(y_score), lay)
 
 
@@ -257,7 +257,7 @@ def _read(
     return chosen, found, options
 
 
-def _back(g: Array, scores: Array, step: Step, lay: Layout, from_logits: bool) -> Array:
+def back_to_scores(g: Array, scores: Array, step: Step, lay: Layout, from_logits: bool) -> Array:
     """The gradient with respect to the scores, from that with respect to the decisions."""
     softmax = from_logits and lay.has_softmax
     p, q = pair(scores, step, lay.task, from_logits, NUMPY, lay.activation)

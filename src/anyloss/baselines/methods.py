@@ -123,12 +123,12 @@ def _tuned(
         yield Predictions(name, metric, found.test >= threshold, found.test, seconds)
 
 
-def _fit_all_and_folds(train: Train, split: Split, folds: Folds) -> Trained:
+def fit_all_and_folds(train: Train, split: Split, folds: Folds) -> Trained:
     """Fit on all training rows, and once more for each inner fold."""
     start = time.perf_counter()
     test = train(split.X, split.y, split)(split.test)
     seconds = time.perf_counter() - start
-    held_out = np.empty(len(split.y))
+    held_out = np.empty((len(split.y), *test.shape[1:]))
     for rows, held in folds:
         held_out[held] = train(split.X[rows], split.y[rows], split)(split.X[held])
     return Trained(test, held_out, seconds, time.perf_counter() - start)
@@ -138,7 +138,7 @@ def _cross_entropy(balanced: bool, split: Split, folds: Folds) -> Trained:
     """Cross-entropy with or without balanced class weights, linear or with hidden layers."""
     if split.hidden:
         return _networks(balanced, split, folds)
-    return _fit_all_and_folds(partial(_logistic, "balanced" if balanced else None), split, folds)
+    return fit_all_and_folds(partial(_logistic, "balanced" if balanced else None), split, folds)
 
 
 def _logistic(class_weight: str | None, X: Array, y: Array, split: Split) -> Predict:
@@ -163,29 +163,35 @@ def held_out_mask(folds: Folds, rows: int) -> Array:
 
 
 def _networks(balanced: bool, split: Split, folds: Folds) -> Trained:
-    """Networks that are trained as at the start of our recipe.
+    """Networks for two classes."""
+    y = split.y[:, None].astype(float)
+    weight = balanced_weights(split.y) if balanced else np.ones(len(y))
+    found = networks(y, weight, "binary", split, folds)
+    return found._replace(test=found.test[:, 0], held_out=found.held_out[:, 0])
+
+
+def networks(y: Array, weight: Array, task: str, split: Split, folds: Folds) -> Trained:
+    """Networks for labels `(rows, columns)`, trained as at the start of our recipe.
 
     The networks of the inner folds stop early. The network on all training rows takes their mean
     number of steps.
     """
-    y, rng = split.y[:, None].astype(float), np.random.default_rng(split.seed)
-    weight = balanced_weights(y[:, 0]) if balanced else np.ones(len(y))
-    sizes = [split.X.shape[1], *split.hidden, 1]
+    rng, columns = np.random.default_rng(split.seed), y.shape[1]
+    sizes = [split.X.shape[1], *split.hidden, columns]
 
     def trained(held: Array, steps: int) -> tuple[Layers, Array]:
         layers = new_layers(sizes, len(held), rng)
-        initial = numpy_models.Started(layers, split.X, y, weight, "binary", held, C)
+        initial = numpy_models.Started(layers, split.X, y, weight, task, held, C)
         return numpy_models.train_cross_entropy(initial, steps=steps)
 
     start = time.perf_counter()
     held = held_out_mask(folds, len(y))
     layers, best = trained(held, numpy_models.START_STEPS)
-    held_out = probabilities(forward(layers, split.X)[-1][held, 0], "binary")
-    ordered = np.empty(len(y))
-    ordered[np.nonzero(held)[1]] = held_out
+    ordered = np.empty((len(y), columns))
+    ordered[np.nonzero(held)[1]] = probabilities(forward(layers, split.X)[-1][held], task)
     middle = time.perf_counter()
     layers, _ = trained(np.zeros((1, len(y)), dtype=bool), round(best.mean()))
-    test = probabilities(forward(layers, split.test)[-1][0, :, 0], "binary")
+    test = probabilities(forward(layers, split.test)[-1][0], task)
     end = time.perf_counter()
     return Trained(test, ordered, end - middle, end - start)
 
@@ -294,7 +300,7 @@ def _anyloss(split: Split, metrics: Sequence[str]) -> Iterator[Predictions]:
 
 def each_fold(train: Train) -> TrainOnFolds:
     """A function that trains on rows, as one that trains on a split and its inner folds."""
-    return partial(_fit_all_and_folds, train)
+    return partial(fit_all_and_folds, train)
 
 
 # Losses that do not depend on the metric: two methods each, at 0.5 and with a tuned threshold.

@@ -26,29 +26,33 @@ def check_sizes(folds: int, repeats: int, rows: int) -> None:
 def new_split(X: Any, y: Any, test: Any, hidden: tuple[int, ...], seed: int) -> Split:
     """The split that every method receives: scaled rows and two sets of inner folds.
 
-    The scaler is fitted on the training rows `X` only.
+    The scaler is fitted on the training rows `X` only. Folds are stratified by class; those of
+    several labels are not.
     """
-    from sklearn.model_selection import StratifiedKFold
     from sklearn.preprocessing import StandardScaler
 
     scaler = StandardScaler().fit(X)
     rows = scaler.transform(X)
-    inner, other = (
-        list(StratifiedKFold(INNER, shuffle=True, random_state=s).split(rows, y))
-        for s in (seed, seed + 1000)
-    )
+    inner, other = (list(splitter(y, INNER, s).split(rows, y)) for s in (seed, seed + 1000))
     return Split(rows, y, scaler.transform(test), inner, other, hidden, seed)
 
 
+def splitter(y: Any, folds: int, seed: int) -> Any:
+    """Shuffled folds, stratified unless there are several labels."""
+    from sklearn.model_selection import KFold, StratifiedKFold
+
+    return (KFold if y.ndim == 2 else StratifiedKFold)(folds, shuffle=True, random_state=seed)
+
+
 def check_rarer(y: Any, folds: int) -> None:
-    """Raise a ValueError if the rarer class is too small for the folds and their inner folds.
+    """Raise a ValueError if the rarest class is too small for the folds and their inner folds.
 
     >>> check_rarer(np.array([0] * 90 + [1] * 5), folds=5)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
         ...
     ValueError: 5 rows of the rarer class are too few for 5 folds with 5 inner folds each...
     """
-    least = min(int(y.sum()), int((1 - y).sum()))
+    least = len(y) if y.ndim == 2 else int(np.bincount(y.astype(int), minlength=2).min())
     if least < folds or least - -(-least // folds) < INNER:
         raise ValueError(
             f"{least} rows of the rarer class are too few for {folds} folds with {INNER} inner "

@@ -2,6 +2,7 @@
 
 from anyloss.benchmark.datasets import Dataset, bundled, from_folder, from_openml
 from anyloss.benchmark.protocol import Benchmark, read_results, run, usable
+from anyloss.benchmark.several import labels_from_folder, several_classes
 
 __all__ = [
     "Benchmark",
@@ -9,7 +10,9 @@ __all__ = [
     "bundled",
     "from_folder",
     "from_openml",
+    "labels_from_folder",
     "read_results",
     "run",
+    "several_classes",
     "usable",
 ]

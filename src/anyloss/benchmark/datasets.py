@@ -20,14 +20,16 @@ SUFFIXES = (".csv", ".csv.gz", ".parquet")
 class Dataset(NamedTuple):
     """A named data set of a benchmark, which is read when it is needed.
 
-    `from_folder`, `bundled` and `from_openml` make data sets. A data set has numeric features
-    without missing values and a label of two classes, of which the rarer one is positive.
+    `from_folder`, `bundled` and `from_openml` make data sets of two classes, of which the rarer one
+    is positive; `several_classes` and `labels_from_folder` make others. All have numeric features
+    without missing values.
 
     Attributes:
         name (str): the name in results and on the command line.
         family (str): data sets that share rows, such as the digits of one table, have the same
             family. The statistics are also computed with one difference per family.
-        reader (str): how the data set is read: `"file"`, `"sklearn"`, `"common"` or `"openml"`.
+        reader (str): how the data set is read: `"file"`, `"sklearn"`, `"common"`, `"openml"`,
+            `"classes"` or `"labels"`.
         place (str): what the reader reads, such as the path of a file.
 
     Examples:
@@ -41,6 +43,11 @@ class Dataset(NamedTuple):
     family: str
     reader: str
     place: str
+
+    @property
+    def task(self) -> str:
+        """What the labels are: `"binary"`, `"multiclass"` or `"multilabel"`."""
+        return {"classes": "multiclass", "labels": "multilabel"}.get(self.reader, "binary")
 
 
 def from_folder(folder: Path | str) -> list[Dataset]:
@@ -208,11 +215,16 @@ READERS: dict[str, Callable[[str], tuple[Any, Any]]] = {
 
 @lru_cache(maxsize=4)
 def load(dataset: Dataset, rows: int) -> tuple[Array, Array]:
-    """The features and labels of a data set; label 1 is the rarer class.
+    """The features and labels of a data set; of two classes, label 1 is the rarer one.
 
     Of a data set with more than `rows` rows a sample is drawn. It keeps the share of positives, and
     depends on the name of the data set only.
     """
+    if dataset.task != "binary":
+        from anyloss.benchmark import several
+
+        read = several.read_classes if dataset.task == "multiclass" else several.read_labels
+        return several.sampled(*read(dataset.place), rows, dataset.name)
     features, labels = READERS[dataset.reader](dataset.place)
     try:
         X = np.asarray(features, dtype=float)

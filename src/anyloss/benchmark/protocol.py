@@ -30,6 +30,7 @@ from anyloss import __version__
 from anyloss._core.functions import score
 from anyloss._core.journal import Journal
 from anyloss._core.outputs import check_output, write_table
+from anyloss.baselines import rules
 from anyloss.baselines.boosted import BOOSTED
 from anyloss.baselines.methods import FAMILIES, Family, Predictions, Split, families_for
 from anyloss.baselines.splits import (
@@ -39,11 +40,17 @@ from anyloss.baselines.splits import (
     check_sizes,
     fingerprint,
     new_split,
+    splitter,
 )
 from anyloss.benchmark.datasets import Dataset, load
 from anyloss.metrics import metric as find_metric
 
 METRICS = ("f1", "mcc", "balanced_accuracy", "gmean", "accuracy")
+DEFAULTS = {  # the models and metrics of each task
+    "binary": (tuple(MODELS), METRICS),
+    "multiclass": (rules.MODELS, ("macro_f1", "mcc", "balanced_accuracy")),
+    "multilabel": (rules.MODELS, ("macro_f1", "micro_f1")),
+}
 KEYS = ["dataset", "model", "metric", "method", "repeat", "fold"]
 
 
@@ -55,12 +62,15 @@ class Benchmark:
     family is a group of methods that are fitted together.
 
     Args:
-        datasets (tuple of Dataset): the data sets, from `from_folder`, `bundled` or `from_openml`.
-            Use `usable` to leave out those that cannot be split.
+        datasets (tuple of Dataset): the data sets, from `from_folder`, `bundled` or `from_openml`,
+            or else from `several_classes` or `labels_from_folder`: all have the same task. Use
+            `usable` to leave out those that cannot be split.
         models (tuple of str): `"linear"`, `"mlp"` (8 hidden units), `"lightgbm"`, `"xgboost"` or
-            `"catboost"`. Default: `("linear", "mlp")`.
-        metrics (tuple of str): names or formulas of metrics. Default: F1, MCC, balanced accuracy,
-            G-mean and accuracy.
+            `"catboost"`; for several classes or labels `"linear"`, `"mlp"`, `"mlp32"` or
+            `"lightgbm"`. Default: `("linear", "mlp")`.
+        metrics (tuple of str): names or formulas of metrics; for several classes or labels also
+            with an average, such as `"macro_f1"`. Default: F1, MCC, balanced accuracy, G-mean and
+            accuracy.
         families (tuple of str): the families of methods. `"bce"`, `"weighted"` (class weights),
             `"focal"`, `"smote"`, `"undersampling"`, `"mse"` and `"surrogate_fbeta"` are scored at
             0.5 and with a tuned threshold. `"sol"`, `"heaviside"`, `"sigmoid_f1"` and
@@ -68,7 +78,8 @@ class Benchmark:
             `"anyloss"` is our method, with and without refinement. Trees have `"bce"`,
             `"weighted"`, `"blend"` (two models) and `"anyloss"`. By default trees have all of
             theirs, the linear model has all with F1 and MCC, and everything else has `"bce"`,
-            `"weighted"`, `"published"` and `"anyloss"`.
+            `"weighted"`, `"published"` and `"anyloss"`. Several classes and labels have `"bce"`
+            (with every decision rule), `"weighted"` and `"anyloss"`.
         folds (int): the number of outer folds. Default: 5.
         repeats (int): how often the outer folds are drawn. Default: 5.
         rows (int): the largest number of rows of a data set; of a larger one a sample is used.
@@ -76,8 +87,8 @@ class Benchmark:
 
     Raises:
         ValueError: if a model, method or metric is unknown, if a data set, model, metric or method
-            occurs twice, if there is no data set, model or metric, or if there are fewer than 2
-            folds, 1 repeat or 50 rows.
+            occurs twice, if there is no data set, model or metric, if the data sets have different
+            tasks, or if there are fewer than 2 folds, 1 repeat or 50 rows.
 
     Examples:
         >>> from anyloss.benchmark import Benchmark, bundled
@@ -96,15 +107,19 @@ class Benchmark:
     rows: int = 5000
 
     def __post_init__(self) -> None:
+        tasks = sorted({dataset.task for dataset in self.datasets})
+        if len(tasks) > 1:
+            raise ValueError(f"all data sets must have the same task; got {', '.join(tasks)}")
+        models = (*MODELS, *BOOSTED) if self.task == "binary" else rules.MODELS
+        methods = {x for model in self.models if model in models for x in self.methods(model)}
         for what, given, known in (
-            ("models", self.models, (*MODELS, *BOOSTED)),
-            ("methods", self.families, {x: x for model in self.models for x in _families(model)}),
-        ):
+            ("models", self.models, models), ("methods", self.families, sorted(methods))
+        ):  # fmt: skip
             wrong = [x for x in given if x not in known]
             if wrong:
                 raise ValueError(f"{what} must be among {', '.join(known)}; got {wrong}")
         for metric in self.metrics:
-            find_metric(metric)
+            find_metric(metric) if self.task == "binary" else rules.read_aim(metric)
         names = tuple(dataset.name for dataset in self.datasets)
         for what, given in (
             ("data sets", names),
@@ -119,6 +134,15 @@ class Benchmark:
                     f"{', '.join(twice) or 'none'}{' more than once' if twice else ''}"
                 )
         check_sizes(self.folds, self.repeats, self.rows)
+
+    @property
+    def task(self) -> str:
+        """The task of the data sets: `"binary"`, `"multiclass"` or `"multilabel"`."""
+        return self.datasets[0].task if self.datasets else "binary"
+
+    def methods(self, model: str) -> dict[str, Family]:
+        """All families of methods of a model."""
+        return _families(model, self.task)
 
 
 class Unit(NamedTuple):
@@ -141,12 +165,12 @@ def units(benchmark: Benchmark) -> Iterator[Unit]:
     """All units of a benchmark, data set by data set."""
     for dataset in benchmark.datasets:
         for model in benchmark.models:
-            known = _families(model)
+            known = benchmark.methods(model)
             for family in benchmark.families or known:
                 metrics = tuple(
                     metric
                     for metric in benchmark.metrics
-                    if family in (known if benchmark.families else _usual(model, metric))
+                    if family in (known if benchmark.families else _usual(benchmark, model, metric))
                 )
                 if not metrics:
                     continue
@@ -155,30 +179,64 @@ def units(benchmark: Benchmark) -> Iterator[Unit]:
                         yield Unit(dataset, model, family, metrics, repeat, fold)
 
 
-def _families(model: str) -> dict[str, Family]:
-    """All families of methods of a model."""
+def _families(model: str, task: str) -> dict[str, Family]:
+    """All families of methods of a model for a task."""
+    if task != "binary":
+        return rules.families(model, task)
     return BOOSTED.get(model, FAMILIES)
 
 
-def _usual(model: str, metric: str) -> tuple[str, ...]:
+def _usual(benchmark: Benchmark, model: str, metric: str) -> tuple[str, ...]:
     """The families of methods that are run by default for a model and a metric."""
-    return tuple(BOOSTED[model]) if model in BOOSTED else families_for(model, metric)
+    if model in BOOSTED or benchmark.task != "binary":
+        return tuple(benchmark.methods(model))
+    return families_for(model, metric)
 
 
 def run_unit(unit: Unit, folds: int, rows: int) -> list[dict[str, Any]]:
     """Fit and score the methods of a unit: one row per method and metric."""
     X, y = load(unit.dataset, rows)
     split, truth = _split(X, y, unit, folds)
+    task = unit.dataset.task
     about = {
         "dataset": unit.dataset.name,
         "family": unit.dataset.family,
         "rows": len(y),
         "features": X.shape[1],
-        "positives": int(y.sum()),
+        **_size(y, task),
         "model": unit.model,
     }
-    predictions = _families(unit.model)[unit.family](split, unit.metrics)
-    return [about | _scores(each, truth, unit) for each in predictions]
+    predictions = _families(unit.model, task)[unit.family](split, unit.metrics)
+    scores = _scores if task == "binary" else _scores_of_several
+    return [about | scores(each, truth, unit) for each in predictions]
+
+
+def _size(y: Any, task: str) -> dict[str, int]:
+    """The number of positive rows, or that of the classes or labels."""
+    if task == "binary":
+        return {"positives": int(y.sum())}
+    return {"classes": y.shape[1] if task == "multilabel" else int(y.max()) + 1}
+
+
+def _scores_of_several(predictions: Predictions, truth: Any, unit: Unit) -> dict[str, Any]:
+    """The scores of one method for several classes or labels, as a row of the results."""
+    aim, task = rules.read_aim(predictions.metric), unit.dataset.task
+    columns = np.arange(predictions.probability.shape[1])
+    decided = predictions.decision
+    if task == "multiclass":
+        truth, decided = (x[:, None] == columns for x in (truth, decided))
+    truth, decided = truth.astype(float), decided.astype(float)
+    found = score(truth, decided, aim.metric, average=aim.average, task=task)  # type: ignore[arg-type]
+    return {
+        "metric": predictions.metric,
+        "method": predictions.method,
+        "repeat": unit.repeat,
+        "fold": unit.fold,
+        "score": float(found),
+        "brier": float(np.mean((predictions.probability - truth) ** 2)),
+        "collapsed": bool(decided.any(axis=0).sum() < 2),
+        "seconds": predictions.seconds,
+    }
 
 
 def _scores(predictions: Predictions, truth: Any, unit: Unit) -> dict[str, Any]:
@@ -197,21 +255,19 @@ def _scores(predictions: Predictions, truth: Any, unit: Unit) -> dict[str, Any]:
 
 def _split(X: Any, y: Any, unit: Unit, folds: int) -> tuple[Split, Any]:
     """The scaled outer fold of a unit, and the labels of its test rows."""
-    from sklearn.model_selection import StratifiedKFold
-
     place = f"{unit.dataset.name} {unit.repeat}"
     seed = zlib.crc32(place.encode()) % 2**30
-    outer = StratifiedKFold(folds, shuffle=True, random_state=seed)
-    train, test = list(outer.split(X, y))[unit.fold]
-    hidden = MODELS.get(unit.model, ())
+    train, test = list(splitter(y, folds, seed).split(X, y))[unit.fold]
+    known = MODELS if unit.dataset.task == "binary" else rules.HIDDEN
+    hidden = known.get(unit.model, ())
     return new_split(X[train], y[train], X[test], hidden, seed + unit.fold), y[test]
 
 
 def usable(datasets: Sequence[Dataset], rows: int, folds: int) -> tuple[list[Dataset], list[str]]:
     """Read the data sets and return those that can be split, and the problems of the others.
 
-    A data set can be split if its features are finite numbers, its label has two classes, and the
-    rarer class has enough rows for the outer folds and their inner folds.
+    A data set can be split if its features are finite numbers, its labels are those of its task,
+    and the rarest class has enough rows for the outer folds and their inner folds.
 
     Args:
         datasets (sequence of Dataset): the data sets to read.
@@ -268,8 +324,9 @@ def run(
 
     Returns:
         pandas.DataFrame: one row per data set, model, metric, method, repeat and fold, with the
-        columns `dataset`, `family`, `rows`, `features`, `positives`, `model`, `metric`, `method`,
-        `repeat`, `fold`, `score`, `brier` and `collapsed` (no test row was predicted positive).
+        columns `dataset`, `family`, `rows`, `features`, `positives` (several: `classes`), `model`,
+        `metric`, `method`, `repeat`, `fold`, `score`, `brier` and `collapsed` (no test row was
+        predicted positive; several: all that was predicted is one class or label).
 
     Raises:
         ValueError: if `out` has another suffix, `jobs` is below 1, the journal has other settings,

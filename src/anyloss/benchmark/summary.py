@@ -182,7 +182,7 @@ def _sheets(results: Any, seconds: Any, ours: str, rope: float) -> Iterator[Shee
         if pair in noise:
             rows.append(_cells(f"{NULL} against {BASE}", noise[pair]))
         yield Sheet(f"{', '.join(pair)}: {ours} against each method, rope {rope:g}", HEADER, rows)
-    if ours != BASE and BASE in methods:
+    if ours != BASE and BASE in methods and "positives" in results:
         yield _imbalance(by_imbalance(results, ours, BASE), ours)
 
 

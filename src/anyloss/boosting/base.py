@@ -13,7 +13,7 @@ import numpy as np
 from scipy.sparse import csr_matrix, issparse
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import (
     _check_sample_weight,
     check_is_fitted,
@@ -23,10 +23,13 @@ from sklearn.utils.validation import (
 
 from anyloss._core.backend import Array
 from anyloss._core.constraints import ConstraintSpec
+from anyloss._core.shapes import Layout
 from anyloss.boosting import parameters
-from anyloss.boosting.adapters import require
+from anyloss.boosting.adapters import check_several, require
 from anyloss.boosting.core import hard_score, step_of
 from anyloss.boosting.libraries import Goal, Library, Plan, TreeData, take
+from anyloss.boosting.per_label import PerLabel
+from anyloss.boosting.several import for_two_classes
 from anyloss.boosting.trees import TreeEnsemble, finish, start
 from anyloss.certificates import CertifiedThreshold
 from anyloss.metrics import Metric, MetricSpec
@@ -36,6 +39,7 @@ from anyloss.recipe.constrained import (
     certificate_from_json,
     certificate_to_json,
     certified,
+    check_task,
     read_promise,
     refuse_weights,
     split_rows,
@@ -50,7 +54,8 @@ from anyloss.recipe.folder import (
     unchanged_on_error,
 )
 from anyloss.recipe.folds import inner_folds
-from anyloss.recipe.target import check_known, positive_class, probabilities
+from anyloss.recipe.labels import Labels, labels_of, read_target
+from anyloss.recipe.target import new_target, probabilities
 from anyloss.thresholds import best_threshold
 
 
@@ -64,6 +69,7 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self,
         metric: MetricSpec | Metric = "f1",
         *,
+        average: str = "auto",
         pos_label: Any = None,
         scale: float | str = "auto",
         folds: int = 5,
@@ -77,6 +83,7 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         **library_parameters: Any,
     ) -> None:
         self.metric = metric
+        self.average = average
         self.pos_label = pos_label
         self.scale = scale
         self.folds = folds
@@ -102,7 +109,7 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
+        tags.classifier_tags.multi_label = True
         tags.input_tags.allow_nan = True
         tags.input_tags.sparse = True
         return tags
@@ -123,7 +130,7 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         Args:
             X (array, sparse matrix or data frame): the training rows.
-            y (array): their labels, of two classes.
+            y (array): their labels; a matrix of 0 and 1 for several labels.
             sample_weight (array, optional): one weight per row.
             eval_set (tuple, optional): a pair `(X, y)` for early stopping: the first stage stops
                 by its log-loss, the refinement by the metric.
@@ -140,8 +147,9 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _fit(
         self, X: Any, y: Any, sample_weight: Any, eval_set: Any, fit_options: dict[str, Any]
     ) -> Self:
+        metric, step = find_metric(self.metric), step_of(self.scale)
+        check_several(metric, self.average)
         promise = self._check_parameters()
-        goal = Goal(find_metric(self.metric), step_of(self.scale), promise.constraints)
         self._texts = "cat_features" in fit_options or "cat_features" in self._library_parameters
         X = self._check_rows(X, reset=True)
         y = self._check_labels(y, X.shape[0])
@@ -149,6 +157,7 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         refuse_weights(promise, sample_weight)
         if sample_weight is not None:
             weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
+            X, y, weight, _ = take(TreeData(X, y, weight), np.flatnonzero(weight > 0))
         rng = check_random_state(self.random_state)
         seed = int(rng.randint(2**31))
         rows, certifying = split_rows(X.shape[0], promise, seed)
@@ -156,24 +165,34 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if len(certifying):
             X, y, _, _ = take(TreeData(X, y), rows)
         self.certificate_: CertifiedThreshold | None = None
-        data, classes, positive = self._check_target(X, y, weight)
+        target = _two_classes(read_target(y, metric, self.average, self.pos_label, weight))
+        check_task(promise, target.task)
+        data = TreeData(X, _for_trees(target.labels, target.task), weight)
+        self.classes_, self.pos_label_ = target.classes, target.positive
+        self.task_, self.average_ = target.task, target.average
         if eval_set is None and self.early_stopping_rounds is not None:
             raise ValueError(
                 f"early_stopping_rounds={self.early_stopping_rounds} needs validation rows: call "
                 "fit(X, y, eval_set=(X_valid, y_valid))"
             )
-        valid = None if eval_set is None else self._check_eval_set(eval_set, classes, positive)
-        labels, folds = data.y[:, None], np.random.default_rng(seed)
-        held = inner_folds(_codes(data.X), labels, "binary", self.folds, self.repeats, folds)
-        plan = self._plan(seed, fit_options, goal.metric, positive)
+        valid = None if eval_set is None else self._check_eval_set(eval_set)
+        folds = np.random.default_rng(seed)
+        held = inner_folds(
+            _codes(data.X), target.labels, target.task, self.folds, self.repeats, folds
+        )
+        several = target.task != "binary"
+        goal = Goal(for_two_classes(metric, target.average), step, None, promise.constraints)
+        if several:
+            goal = Goal(metric, step, Layout(target.task, target.average, len(target.classes)))
+        plan = self._plan(seed, fit_options, metric)
         refine_rounds = self.refine_rounds
         if refine_rounds is None:
             refine_rounds = max(1, self.library.rounds(plan.parameters)[1] // 3)
-        found = finish(start(self.library, data, held, plan, valid), goal, refine_rounds)
+        started = start(self._trees, data, held, plan, valid, with_whole=several)
+        found = finish(started, goal, refine_rounds)
         if promise.constraints:
-            y = self._zero_one(tested.y, tested.X, classes, positive)
-            found = self._settle(promise, found, data, tested._replace(y=y))
-        self.classes_, self.pos_label_, self.models_ = classes, classes[positive], found
+            found = self._settle(promise, found, data, tested)
+        self.models_ = found
         self.start_score_, self.held_out_score_ = found.start_score, found.held_out_score
         return self
 
@@ -187,15 +206,22 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 *held_out, metric, constraints=promise.constraints, weight=data.weight
             ).threshold
         else:
+            labels = labels_of(tested.y, self.classes_, "binary", self.pos_label_, len(tested.y))
             scores = found.margin(self.library, tested.X)
-            result = certified(*held_out, None, tested.y, scores, metric, promise)
+            result = certified(*held_out, None, labels[:, 0], scores, metric, promise)
             self.certificate_, threshold = result, result.used_threshold
         return replace(found, offset=found.offset + threshold)
 
-    def _plan(self, seed: int, fit_options: dict[str, Any], metric: Metric, positive: int) -> Plan:
+    @property
+    def _trees(self) -> Library:
+        """The library, or for several labels one that trains a model for each."""
+        return PerLabel(self.library) if self.task_ == "multilabel" else self.library
+
+    def _plan(self, seed: int, fit_options: dict[str, Any], metric: Metric) -> Plan:
         known = {*self.library.known(), *self._get_param_names()}
         parameters.check({**self._library_parameters, **fit_options}, known, metric)
-        given = parameters.oriented(self._library_parameters, flipped=positive == 0)
+        flipped = self.task_ == "binary" and self.pos_label_ == self.classes_[0]
+        given = parameters.oriented(self._library_parameters, flipped=flipped)
         if self.random_state is not None:
             given["random_state"] = seed
         return Plan(given, fit_options, self.early_stopping_rounds)
@@ -237,8 +263,10 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _check_labels(y: Any, rows: int) -> Array:
         if y is None:
             raise ValueError("fit requires y to be passed, but the target y is None")
-        y = column_or_1d(y, warn=True)
-        missing = sum(map(_is_missing, y.tolist())) if y.dtype.kind in "fO" else 0
+        y = y.toarray() if issparse(y) else np.asarray(y)
+        if y.ndim != 2 or y.shape[1] == 1:
+            y = column_or_1d(y, warn=True)
+        missing = sum(map(_is_missing, y.ravel().tolist())) if y.dtype.kind in "fO" else 0
         if missing or len(y) != rows:
             raise ValueError(
                 f"y must hold a label for each of the {rows} rows, without NaN or None; got "
@@ -247,26 +275,7 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_classification_targets(y)
         return y
 
-    def _check_target(self, X: Any, y: Array, weight: Array | None) -> tuple[TreeData, Array, int]:
-        """The rows with a weight above 0 and labels 0 and 1; the classes; the positive one."""
-        present = np.flatnonzero(np.ones(len(y)) if weight is None else weight > 0)
-        X, y, weight, _ = take(TreeData(X, y, weight), present)
-        classes, index = np.unique(y, return_inverse=True)
-        if len(classes) > 2:
-            raise ValueError(
-                "Only binary classification is supported. The type of the target is "
-                f"{type_of_target(y)}, with {len(classes)} classes. Use OneVsRestClassifier, or "
-                "anyloss.sklearn.AnyLossClassifier"
-            )
-        if len(classes) < 2:
-            raise ValueError(
-                f"{type(self).__name__} needs rows of two classes (of weight above 0); got one "
-                f"class, {classes.tolist()}"
-            )
-        positive = positive_class(classes, index, self.pos_label, weight, find_metric(self.metric))
-        return TreeData(X, (index == positive).astype(float), weight), classes, positive
-
-    def _check_eval_set(self, eval_set: Any, classes: Array, positive: int) -> TreeData:
+    def _check_eval_set(self, eval_set: Any) -> TreeData:
         if isinstance(eval_set, list) and len(eval_set) == 1:
             eval_set = eval_set[0]
         if not isinstance(eval_set, tuple) or len(eval_set) != 2:
@@ -275,54 +284,77 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 f"{type(eval_set).__name__}"
             )
         X = self._check_rows(eval_set[0])
-        return TreeData(X, self._zero_one(eval_set[1], X, classes, positive))
+        return TreeData(X, _for_trees(self._labels(eval_set[1], X), self.task_))
 
-    def _zero_one(self, y: Any, X: Any, classes: Array, positive: int) -> Array:
+    def _labels(self, y: Any, X: Any) -> Array:
+        """Labels of 0 and 1 `(rows, columns)`, for the task that was fitted."""
         y = self._check_labels(y, X.shape[0])
-        check_known(y, classes)
-        return (y == classes[positive]).astype(float)
+        found = labels_of(y, self.classes_, self.task_, self.pos_label_, X.shape[0])
+        return found.astype(float)
+
+    def _margin(self, X: Any) -> Array:
+        check_is_fitted(self)
+        return self.models_.margin(self._trees, self._check_rows(X))
 
     def decision_function(self, X: Any) -> Array:
-        """The margins, above 0 for the second of `classes_`."""
-        check_is_fitted(self)
-        margin = self.models_.margin(self.library, self._check_rows(X))
-        return margin if self.pos_label_ == self.classes_[1] else -margin
+        """The margins.
+
+        Two classes: one number per row, above 0 for the second of `classes_`. Several labels: one
+        column per label, above 0 for those that are predicted. Several classes: one column per
+        class, of which the highest is predicted.
+        """
+        margin = self._margin(X)
+        flipped = self.task_ == "binary" and self.pos_label_ != self.classes_[1]
+        return -margin if flipped else margin
 
     def predict(self, X: Any) -> Array:
-        """The class of each row."""
+        """The class of each row; for several labels a matrix of 0 and 1."""
         decided = self.decision_function(X)
+        if self.task_ == "multilabel":
+            return (decided > 0).astype(int)
+        if self.task_ == "multiclass":
+            return self.classes_[decided.argmax(axis=1)]
         # A margin of exactly 0 predicts the negative class, as in every metric here.
         second = decided > 0 if self.pos_label_ == self.classes_[1] else decided >= 0
         return self.classes_[second.astype(int)]
 
     def predict_proba(self, X: Any) -> Array:
-        """The sigmoid of the margin, one column per class. 0.5 decides; it is not calibrated."""
+        """Probabilities that agree with `predict`, one column per class; they are not calibrated.
+
+        Two classes and several labels: the sigmoid of the margin, and 0.5 decides. Several classes:
+        the softmax of the margins, and the highest is predicted.
+        """
         margin = self.decision_function(X)
-        return probabilities(np.column_stack([-margin, margin]), "binary")
+        if self.task_ == "binary":
+            margin = np.column_stack([-margin, margin])
+        return probabilities(margin, self.task_)
 
     @property
     def feature_importances_(self) -> Array:
         """The share of each column in the gain of all trees, in the library's own measure."""
         check_is_fitted(self)
-        return self.models_.importances(self.library)
+        return self.models_.importances(self._trees)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """The metric of the predictions for `X`."""
         check_is_fitted(self)
         X = self._check_rows(X)
-        positive = int(np.flatnonzero(self.classes_ == self.pos_label_)[0])
-        y = self._zero_one(y, X, self.classes_, positive)
+        labels, margin = self._labels(y, X), self.models_.margin(self._trees, X)
         weight = None if sample_weight is None else _check_sample_weight(sample_weight, X)
-        margin = self.models_.margin(self.library, X)
-        return hard_score(margin, y, find_metric(self.metric), weight)
+        metric = find_metric(self.metric)
+        if self.task_ == "binary":
+            metric = for_two_classes(metric, self.average_)
+            return hard_score(margin, labels[:, 0], metric, weight)
+        return new_target(labels, metric, self.task_, self.average_, weight).score(margin)
 
     def save(self, path: Path | str) -> None:
         """Write the models to a folder of JSON and of files in the library's own format."""
         check_is_fitted(self)
-        found, names, given = self.models_, {}, self.get_params() | {"metric": None}
-        for kind, models in (("start", found.started), ("refined", found.refined)):
+        found, given = self.models_, self.get_params() | {"metric": None}
+        names: dict[str, Any] = {}
+        for kind, models in self._kinds(found).items():
             for k, model in enumerate(models):
-                names[f"{kind}-{k}{self.library.suffix}"] = model
+                names |= {f"{kind}-{k}{end}": x for end, x in self._parts(model).items()}
         description = {
             "parameters": {
                 **{
@@ -337,9 +369,14 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             },
             "certificate": certificate_to_json(self.certificate_),
             "classes": labels_to_json(self.classes_),
-            "positive": int(np.flatnonzero(self.classes_ == self.pos_label_)[0]),
-            "members": {"started": len(found.started), "refined": len(found.refined)},
-            "margin": {"offset": found.offset, "share": found.share},
+            "positive": None
+            if self.pos_label_ is None
+            else int(np.flatnonzero(self.classes_ == self.pos_label_)[0]),
+            "task": {"name": self.task_, "average": self.average_},
+            "members": {
+                kind: self._constants(models) for kind, models in self._kinds(found).items()
+            },
+            "margin": {"offset": parameters.to_json("offset", found.offset), "share": found.share},
             "scores": {"start": found.start_score, "held_out": found.held_out_score},
             "columns": {
                 "count": self.n_features_in_,
@@ -350,6 +387,23 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         files = {name: partial(self.library.save, model) for name, model in names.items()}
         save_folder(path, type(self).__name__, description, files)
 
+    @staticmethod
+    def _kinds(found: TreeEnsemble) -> dict[str, list[Any]]:
+        return {"start": found.started, "refined": found.refined, "whole": found.whole}
+
+    def _parts(self, model: Any) -> dict[str, Any]:
+        """The models of the library that a member consists of, by the end of their file's name."""
+        suffix = self.library.suffix
+        if self.task_ != "multilabel":
+            return {suffix: model}
+        return {f"-{k}{suffix}": x for k, x in enumerate(model) if not isinstance(x, float)}
+
+    def _constants(self, models: list[Any]) -> list[Any]:
+        """For each member None, or the margins of the labels that have no model."""
+        if self.task_ != "multilabel":
+            return [None] * len(models)
+        return [[x if isinstance(x, float) else None for x in model] for model in models]
+
     @classmethod
     def load(cls, path: Path | str) -> Self:
         """Read a model that was written by `save`."""
@@ -358,13 +412,18 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             stored["parameters"]["metric"] = metric_from_json(stored["parameters"]["metric"])
             model = cls(**stored["parameters"])
             scores = stored["scores"]["start"], stored["scores"]["held_out"]
-            model.models_ = TreeEnsemble(
-                model._load_members(path, "start", stored["members"]["started"]),
-                model._load_members(path, "refined", stored["members"]["refined"]),
-                stored["margin"]["offset"], stored["margin"]["share"], *scores,
-            )  # fmt: skip
+            model.task_, model.average_ = stored["task"]["name"], stored["task"]["average"]
+            members, offset = stored["members"], stored["margin"]["offset"]
+            started, refined, whole = (
+                model._load_members(path, kind, members[kind])
+                for kind in ("start", "refined", "whole")
+            )
+            offset = np.array(offset) if isinstance(offset, list) else offset
+            share = stored["margin"]["share"]
+            model.models_ = TreeEnsemble(started, refined, offset, share, *scores, whole)
             model.classes_ = labels_from_json(stored["classes"])
-            model.pos_label_ = model.classes_[stored["positive"]]
+            positive = stored["positive"]
+            model.pos_label_ = None if positive is None else model.classes_[positive]
             names, model.n_features_in_ = stored["columns"]["names"], stored["columns"]["count"]
             model._texts = stored["columns"]["texts"]
             certificate = certificate_from_json(stored["certificate"])
@@ -376,12 +435,34 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             model.feature_names_in_ = np.array(names, dtype=object)
         return model
 
-    def _load_members(self, path: Path | str, kind: str, count: int) -> list[Any]:
-        files = [Path(path) / f"{kind}-{k}{self.library.suffix}" for k in range(count)]
+    def _load_members(self, path: Path | str, kind: str, members: list[Any]) -> list[Any]:
+        def load(end: str) -> Any:
+            file = Path(path) / f"{kind}-{end}{self.library.suffix}"
+            return self.library.load(file, self._library_parameters)
+
+        def member(k: int, constants: list[Any] | None) -> Any:
+            if constants is None:
+                return load(f"{k}")
+            return [load(f"{k}-{j}") if x is None else x for j, x in enumerate(constants)]
+
         try:
-            return [self.library.load(file, self._library_parameters) for file in files]
+            return [member(k, constants) for k, constants in enumerate(members)]
         except Exception as error:  # each library has its own
             raise ValueError(f"{path} cannot be read, it may be damaged: {error}") from None
+
+
+def _two_classes(target: Labels) -> Labels:
+    """A mean over both of two classes as a task of one column, that of the second class."""
+    if target.task != "multiclass" or len(target.classes) > 2:
+        return target
+    return target._replace(task="binary", labels=target.labels[:, 1:], positive=target.classes[1])
+
+
+def _for_trees(labels: Array, task: str) -> Array:
+    """Labels as the libraries take them: 0 and 1, class numbers, or a matrix of 0 and 1."""
+    if task == "multilabel":
+        return labels
+    return labels[:, 0] if task == "binary" else labels.argmax(axis=1).astype(float)
 
 
 def _is_missing(label: Any) -> bool:

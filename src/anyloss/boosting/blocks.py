@@ -5,17 +5,23 @@ rows after every tree; the object that is both objective and metric keeps these 
 tree. The counts of the first tree come from the labels and start margins, if they are passed. This
 depends on CatBoost's order of evaluation (as of version 1.2), so the order is checked: an objective
 that has not seen the training set since the last tree raises an error.
+
+The rows of several classes or labels are passed one by one. CatBoost has no start margins for
+several labels.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any, Self
 
 import numpy as np
 
 from anyloss._core.backend import Array
 from anyloss._core.constraints import Constraint
-from anyloss._core.counts import column_counts
+from anyloss._core.counts import Counts, column_counts
+from anyloss._core.shapes import Layout
+from anyloss.boosting import several
 from anyloss.boosting.constrained import MovingMetric
 from anyloss.boosting.core import (
     ScaledDerivatives,
@@ -43,8 +49,9 @@ class BlockMetric:
 
     no_jit = True  # CatBoost would compile the methods with numba, and warns where there is none
 
-    def __init__(self, metric: Metric) -> None:
-        self.metric = metric
+    def __init__(self, metric: Metric, average: str = "auto") -> None:
+        self.metric, self.average = metric, average
+        self.two_classes = several.for_two_classes(metric, average)
 
     def __deepcopy__(self, memo: Any) -> Self:
         return self  # CatBoost copies its parameters, but there must be one set of counts
@@ -56,12 +63,14 @@ class BlockMetric:
         return error
 
     def evaluate(self, approxes: Any, target: Any, weight: Any) -> tuple[float, float]:
-        if len(approxes) != 1:
-            raise ValueError(f"expected one margin per row; got {len(approxes)}: several classes")
-        z, y = np.asarray(approxes[0], dtype=float), np.asarray(target, dtype=float)
+        z, y = np.asarray(approxes, dtype=float).T, np.asarray(target, dtype=float).T
+        z = z[:, 0] if z.shape[1] == 1 else z
         w = None if weight is None or not len(weight) else np.asarray(weight, dtype=float)
         self.seen(z, y, w)
-        return hard_score(z, y, self.metric, w), 1.0
+        if z.ndim == 1:
+            return hard_score(z, y, self.two_classes, w), 1.0
+        y, lay = several.as_columns(y, z, self.metric, self.average)
+        return several.hard_score(z, y, self.metric, lay, w), 1.0
 
     def seen(self, z: Array, y: Array, weight: Array | None) -> None:
         """Receives each set of rows that is evaluated."""
@@ -78,23 +87,33 @@ class BlockObjective(BlockMetric):
     those of the training set only if it fits into one block (500 rows for the leaves).
     """
 
+    counts: Counts
+    of_columns: several.ColumnDerivatives  # of several classes or labels
+
     def __init__(
-        self, metric: Metric, step: Step, y: Array | None, margin: Array, weight: Array | None,
-        constraints: tuple[Constraint, ...] = (),
+        self, metric: Metric, step: Step, average: str, y: Array | None, margin: Array | float,
+        weight: Array | None, constraints: tuple[Constraint, ...] = (),
     ) -> None:  # fmt: skip
-        super().__init__(metric)
-        self.moving = MovingMetric(metric, constraints)
+        super().__init__(metric, average)
+        self.moving = MovingMetric(self.two_classes, constraints)
         self.step, self.shown, self.fresh = step, 0, False
         self.rows: int | None = None
-        self.derivatives: ScaledDerivatives | None = None
+        self.layout: Layout | None = None  # None for two classes
+        self.derivatives: ScaledDerivatives | None = None  # of two classes
         if y is not None:
-            self.count(np.broadcast_to(margin, y.shape).astype(float), y, weight)
+            self.count(_start(y, margin), y, weight)
 
     def count(self, z: Array, y: Array, weight: Array | None) -> None:
         """Keep the counts of the whole training set for the next tree."""
-        a, _, factor = decisions(z, self.step)
-        self.counts = column_counts(a, y, weight)
-        self.derivatives = scaled_derivatives(self.counts, self.moving.at(z, y, weight), factor)
+        if z.ndim == 1:
+            a, _, factor = decisions(z, self.step)
+            self.counts = column_counts(a, y, weight)
+            self.derivatives = scaled_derivatives(self.counts, self.moving.at(z, y, weight), factor)
+        else:
+            self.moving.check_columns(z)
+            labels, lay = several.as_columns(y, z, self.metric, self.average)
+            self.counts, self.layout = several.soft_counts(z, labels, lay, self.step, weight), lay
+            self.of_columns = several.scaled_derivatives(self.counts, self.metric, lay)
         self.rows, self.shown = len(y), 0
         self.fresh = True  # no block since then
 
@@ -115,16 +134,56 @@ class BlockObjective(BlockMetric):
         """Minus gradient and minus curvature of a block: CatBoost maximises."""
         z, y = np.asarray(approxes, dtype=float), np.asarray(targets, dtype=float)
         w = None if weights is None or not len(weights) else np.asarray(weights, dtype=float)
-        self.fresh, self.shown = False, self.shown + len(z)
+        self.show(len(z))
+        a, derivative, factor = decisions(z, self.step)
+        scaled = self.derivatives
+        if scaled is None:
+            scaled = scaled_derivatives(column_counts(a, y, w), self.two_classes, factor)
+        gradient, curvature = per_row(derivative, y, w, scaled)
+        return list(zip((-gradient).tolist(), (-curvature).tolist(), strict=True))
+
+    def calc_ders_multi(
+        self, approxes: Any, target: Any, weight: float
+    ) -> tuple[list[float], list[list[float]]]:
+        """Minus gradient and minus curvature of one row of several classes or labels."""
+        self.show(1)
+        if self.layout is None:
+            raise ValueError(
+                "the objective needs the labels of the training set for several classes or labels: "
+                "pass objective(..., y_true=y)"
+            )
+        z = np.asarray(approxes, dtype=float)[None]
+        y = np.asarray(target, dtype=float)[None]
+        if y.ndim == 1:
+            y = (y[:, None] == np.arange(z.shape[1])).astype(float)
+        gradient, curvature = several.per_row(
+            z, y, self.layout, self.step, np.array([weight]), self.of_columns
+        )
+        return (-gradient[0]).tolist(), np.diag(-curvature[0]).tolist()
+
+    def show(self, rows: int) -> None:
+        """Count the rows that were passed since the training set was evaluated."""
+        self.fresh, self.shown = False, self.shown + rows
         # A tree passes all rows twice: once for its shape, once for its leaves.
         if self.rows is not None and self.shown > 2 * self.rows:
             raise ValueError(
                 "the objective has not seen the training set since the last tree; pass the same "
                 f"object as eval_metric, with the settings {SETTINGS}"
             )
-        a, derivative, factor = decisions(z, self.step)
-        scaled = self.derivatives
-        if scaled is None:
-            scaled = scaled_derivatives(column_counts(a, y, w), self.metric, factor)
-        gradient, curvature = per_row(derivative, y, w, scaled)
-        return list(zip((-gradient).tolist(), (-curvature).tolist(), strict=True))
+
+
+def _start(y: Array, margin: Array | float) -> Array:
+    """The start margins, `(n,)` for two classes and `(n, columns)` for several."""
+    if y.ndim == 2:
+        return np.broadcast_to(margin, y.shape).astype(float)
+    start = np.asarray(margin, dtype=float)
+    columns = start.shape[1] if start.ndim == 2 else int(y.max()) + 1
+    shape = y.shape if columns <= 2 and start.ndim < 2 else (len(y), columns)
+    return np.broadcast_to(start, shape).copy()
+
+
+def for_labels(kind: type[BlockMetric]) -> Any:
+    """The class as CatBoost recognises it for several labels."""
+    catboost = import_module("catboost")
+    bases = catboost.MultiTargetCustomObjective, catboost.MultiTargetCustomMetric
+    return type(kind.__name__, (kind, *bases), {})

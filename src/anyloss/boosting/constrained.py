@@ -27,6 +27,14 @@ class MovingMetric:
         self.now: list[Array] = [0.0] * len(constraints)
         self.sums = self.now
 
+    def check_columns(self, margin: Array) -> None:
+        """Refuse constraints for several classes and labels."""
+        if self.constraints:
+            raise ValueError(
+                f"constraints are for two classes; got margins of shape {margin.shape}. Leave out "
+                "constraints=, or train one class against the rest"
+            )
+
     def at(self, margin: Array, y: Array, weight: Array | None = None) -> Metric:
         """The metric for the round that starts from these margins."""
         if not self.constraints:

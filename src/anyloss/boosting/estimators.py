@@ -12,6 +12,10 @@ SECTIONS = """
 Args:
     metric (str, callable or Metric): a name, a formula or a function of `tp, fn, fp, tn`.
         Default: `"f1"`.
+    average (str): how several classes or labels are combined: `"macro"`, `"micro"`, `"weighted"`,
+        or `"multiclass"` for a metric with a multiclass form. `"auto"`, the default, is the
+        metric's own form if it has one, else `"macro"`. For two classes it is the metric of
+        `pos_label`.
     pos_label (Any): the positive one of two classes. Default: the class that is rarer in the
         training data (the second one if both are equally frequent); see `pos_label_`.
     scale (float or str): the sharpness of the soft decision, as in `objective`. `"auto"`, the
@@ -32,8 +36,10 @@ Args:
     **library_parameters (Any): the parameters of `{parameters}`, except its objective.
 
 Attributes:
-    classes_ (array): the two classes.
-    pos_label_ (Any): the positive class.
+    classes_ (array): the classes, or the numbers of the labels.
+    pos_label_ (Any): the positive class; None unless the task is binary.
+    task_ (str): `"binary"`, `"multilabel"` or `"multiclass"`.
+    average_ (str): the average that is used.
     models_ (TreeEnsemble): the library's models, the offset of their margins, and the share of the
         refinement that is used.
     certificate_ (CertifiedThreshold or None): with a confidence level, what is certified. Its
@@ -48,11 +54,11 @@ Attributes:
 
 Shape:
     - `X`: `(n, columns)`.
-    - `y`: `(n,)`.
+    - `y`: `(n,)`, or `(n, labels)` of 0 and 1 for several labels.
 
 Raises:
     ValueError: by `fit`, if a parameter is out of range, unknown or set by the recipe, or if `y`
-        does not have two classes.
+        has one class only.
     ImportError: by `fit`, if the library is missing or too old.
 """
 
@@ -70,13 +76,15 @@ def _documented(own: Classifier) -> Classifier:
 
 @_documented
 class LGBMAnyLossClassifier(BoostedClassifier):
-    """LightGBM, trained for a metric of the confusion matrix, for two classes.
+    """LightGBM, trained for a metric of the confusion matrix.
 
     It starts from log-loss on inner folds, moves the best threshold into the margin and refines the
     models for the metric (see `anyloss.recipe.skeleton` and `anyloss.boosting.trees`). The margin
-    is the mean over the folds' models. Rows may be anything that `LGBMClassifier` accepts: data
-    frames with categories, sparse matrices, missing values. `predict_proba` is centred so that 0.5
-    is the decision; it is not calibrated.
+    is the mean over the folds' models. The target has two classes, several classes, or several
+    labels per row (a matrix of 0 and 1; each label has models of its own, which are not refined).
+    Rows may be anything that `LGBMClassifier` accepts: data frames with categories, sparse
+    matrices, missing values. `predict_proba` is centred so that 0.5 is the decision (for several
+    classes: the highest); it is not calibrated.
 
     Examples:
         >>> from sklearn.datasets import load_breast_cancer
@@ -91,7 +99,7 @@ class LGBMAnyLossClassifier(BoostedClassifier):
 
 @_documented
 class XGBAnyLossClassifier(BoostedClassifier):
-    """XGBoost, trained for a metric of the confusion matrix, for two classes.
+    """XGBoost, trained for a metric of the confusion matrix.
 
     It works like `LGBMAnyLossClassifier`. Data frames with categories need
     `enable_categorical=True`.
@@ -109,7 +117,7 @@ class XGBAnyLossClassifier(BoostedClassifier):
 
 @_documented
 class CatBoostAnyLossClassifier(BoostedClassifier):
-    """CatBoost, trained for a metric of the confusion matrix, for two classes; experimental.
+    """CatBoost, trained for a metric of the confusion matrix; experimental.
 
     It works like `LGBMAnyLossClassifier`. It is experimental because an objective for CatBoost
     depends on CatBoost's order of evaluation (which is checked; see `anyloss.boosting.blocks`). The

@@ -18,6 +18,7 @@ import numpy as np
 
 from anyloss._core.backend import Array
 from anyloss._core.constraints import Constraint
+from anyloss._core.shapes import Layout
 from anyloss.boosting.adapters import eval_metric, objective, require
 from anyloss.boosting.blocks import SETTINGS
 from anyloss.metrics import Metric
@@ -25,7 +26,11 @@ from anyloss.steps import Step
 
 
 class TreeData(NamedTuple):
-    """Rows in any form that a library accepts, their labels 0 and 1, weights and start margins."""
+    """Rows in any form that a library accepts, their labels, weights and start margins.
+
+    Labels are 0 and 1, or class numbers; several labels have a matrix of 0 and 1. Margins have one
+    column per class or label if there are several.
+    """
 
     X: Any
     y: Array
@@ -48,17 +53,27 @@ class Plan(NamedTuple):
 
 
 class Goal(NamedTuple):
-    """A metric, the soft decision it is trained with, and constraints of two classes."""
+    """A metric, the soft decision it is trained with, and what else it is trained under.
+
+    Constraints are for two classes, and the layout for several classes or labels.
+    """
 
     metric: Metric
     step: Step
+    layout: Layout | None = None
     constraints: tuple[Constraint, ...] = ()
+
+    @property
+    def average(self) -> str:
+        """The average, as the objectives take it."""
+        return "auto" if self.layout is None else str(self.layout.average)
 
     def objective(self, library: str, **given: Any) -> Any:
         """The objective of one fit."""
         return objective(
-            self.metric, library, step=self.step, constraints=self.constraints or None, **given
-        )
+            self.metric, library, step=self.step, average=self.average,
+            constraints=self.constraints or None, **given,
+        )  # fmt: skip
 
 
 class Library(Protocol):
@@ -124,7 +139,7 @@ class LightGBM:
         lightgbm = require(self.name)
         options, parameters = dict(plan.fit_options), {"verbose": -1} | plan.parameters
         if goal is not None:
-            options["eval_metric"] = eval_metric(goal.metric, self.name)
+            options["eval_metric"] = eval_metric(goal.metric, self.name, average=goal.average)
             parameters |= {
                 "objective": goal.objective(self.name),
                 "metric": "None",
@@ -173,9 +188,9 @@ class XGBoost:
         if goal is not None:
             parameters |= {
                 "objective": goal.objective(self.name),
-                "eval_metric": eval_metric(goal.metric, self.name),
+                "eval_metric": eval_metric(goal.metric, self.name, average=goal.average),
                 "disable_default_eval_metric": True,
-                "base_score": 0.5,  # a probability, whose margin is 0
+                "base_score": 0.5,  # margin 0; of several classes a margin that all of them have
             }
         options = {"verbose": False} | plan.fit_options
         if valid is not None:
@@ -222,8 +237,9 @@ class CatBoost:
         parameters = {"allow_writing_files": False} | plan.parameters
         if not any(name in parameters for name in self.LOUDNESS):
             parameters["logging_level"] = "Silent"
+        classes = int(data.y.max()) + 1
         if goal is None:
-            parameters["loss_function"] = "Logloss"
+            parameters["loss_function"] = "Logloss" if classes == 2 else "MultiClass"
         else:
             # CatBoost keeps this order (see SETTINGS), so it should be random.
             data = take(data, np.random.default_rng(0).permutation(len(data.y)))
@@ -232,6 +248,8 @@ class CatBoost:
                 self.name, y_true=data.y, margin=margin, sample_weight=data.weight
             )
             parameters = {k: v for k, v in parameters.items() if k not in self.SAMPLING}
+            if classes > 2:
+                parameters["classes_count"] = classes
             parameters |= {"loss_function": both, "eval_metric": both, **SETTINGS}
         options = dict(plan.fit_options)
         categories = options.pop("cat_features", parameters.pop("cat_features", None))

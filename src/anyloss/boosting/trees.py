@@ -1,25 +1,32 @@
 """The recipe for trees: how `recipe.skeleton` is filled in for gradient boosting.
 
-- **Threshold.** It becomes part of the start margin. It is the mean of the exact best threshold of
-  the held-out margins and of the offset at which their *soft* metric is highest.
+- **Threshold.** It becomes part of the start margin. For two classes it is the mean of the exact
+  best threshold of the held-out margins and of the offset at which their *soft* metric is highest.
+  Several classes have an offset each, the mean of the best ones of resampled rows; several labels
+  have the thresholds of `anyloss.decisions.labels`.
 - **Refine.** Each member is trained for further rounds on the rows it was fitted on, from the
   *held-out* margins of these rows: trees fit their own training rows almost perfectly, so that
-  their own margins would leave the metric nothing to correct.
-- **Ensemble.** The margin is the mean over the members.
+  their own margins would leave the metric nothing to correct. Labels are not refined.
+- **Ensemble.** The margin is the mean over the members. For several classes and labels, a model of
+  all rows weighs as much as the members together: of rare classes, a fifth of the rows matters.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from anyloss._core.backend import Array
+from anyloss.boosting import several
 from anyloss.boosting.core import hard_score, soft_score
 from anyloss.boosting.libraries import Goal, Library, Plan, TreeData, take
+from anyloss.decisions.labels import logit
+from anyloss.decisions.search import best_decision
 from anyloss.recipe.skeleton import HeldOutScores, refine_members
+from anyloss.recipe.target import Target, probabilities
 from anyloss.thresholds import nearest_threshold
 
 GRID, ZOOMS = 33, 3
@@ -31,30 +38,37 @@ class TreeEnsemble:
     """Models by log-loss, their refinements, the offset, and the share of the refinement.
 
     `start_score` is the metric of the started models on the rows that each did not see,
-    `held_out_score` that of the models as they predict, and `held_out` their margins there.
+    `held_out_score` that of the models as they predict, and `held_out` their margins there. Several
+    classes and labels have an offset for each column, and a model of all rows in `whole`.
     """
 
     started: list[Any]
     refined: list[Any]
-    offset: float
+    offset: Any
     share: float
     start_score: float
     held_out_score: float
+    whole: list[Any] = field(default_factory=list)
     held_out: Array | None = None
 
     def margin(self, library: Library, X: Any) -> Array:
-        """The margins, above 0 for the positive class."""
-        z = np.mean([library.margin(model, X) for model in self.started], axis=0) - self.offset
+        """The margins: above 0 for the positive class and for a label, highest for a class."""
+        z = np.mean([library.margin(model, X) for model in self.started], axis=0)
+        for model in self.whole:
+            z = (z + library.margin(model, X)) / 2
+        z = z - self.offset
         if not self.share:
             return z
         return z + self.share * np.mean([library.margin(x, X) for x in self.refined], axis=0)
 
     def importances(self, library: Library) -> Array:
         """The share of each column in the total gain of the models."""
+        start = 0.5 if self.whole else 1.0
+        groups = (start, self.started), (start, self.whole), (self.share, self.refined)
         total: Array = sum(
             share * np.mean([_shares(library.importances(x)) for x in models], axis=0)
-            for share, models in ((1.0, self.started), (self.share, self.refined))
-            if share
+            for share, models in groups
+            if share and models
         )
         return _shares(total)
 
@@ -70,7 +84,7 @@ class StartedTrees:
     """Models trained by log-loss, before the metric is known, and all that they were trained on.
 
     `held` `(members, rows)` marks the rows that each member did not see, `margins` are the mean
-    margins of these rows.
+    margins of these rows. `whole` has a model of all rows, or none.
     """
 
     library: Library
@@ -80,16 +94,19 @@ class StartedTrees:
     valid: TreeData | None
     models: list[Any]
     margins: Array
+    whole: list[Any] = field(default_factory=list)
 
 
 def start(
-    library: Library, data: TreeData, held: Array, plan: Plan, valid: TreeData | None = None
-) -> StartedTrees:
+    library: Library, data: TreeData, held: Array, plan: Plan, valid: TreeData | None = None, *,
+    with_whole: bool = False,
+) -> StartedTrees:  # fmt: skip
     """The first stage of the recipe, which any number of metrics can share."""
     parts = (take(data, np.flatnonzero(~own)) for own in held)
     models = [library.train(part, plan, valid, None) for part in parts]
     margins = _held_out(library, models, data.X, held)
-    return StartedTrees(library, data, held, plan, valid, models, margins)
+    whole = [library.train(data, plan, valid, None)] if with_whole else []
+    return StartedTrees(library, data, held, plan, valid, models, margins, whole)
 
 
 def finish(started: StartedTrees, goal: Goal, refine_rounds: int) -> TreeEnsemble:
@@ -99,7 +116,7 @@ def finish(started: StartedTrees, goal: Goal, refine_rounds: int) -> TreeEnsembl
     refined = trees.refined if found.share else []
     threshold = trees.threshold(found.share)
     offset, held_out = trees.offset + threshold, trees.mixed(found.share) - threshold
-    return TreeEnsemble(started.models, refined, offset, *found, held_out)
+    return TreeEnsemble(started.models, refined, offset, *found, started.whole, held_out)
 
 
 class _TreeMembers:
@@ -107,6 +124,7 @@ class _TreeMembers:
 
     def __init__(self, started: StartedTrees, goal: Goal, refine_rounds: int) -> None:
         self.started, self.goal, self.refine_rounds = started, goal, refine_rounds
+        self.judge = _judge(started.data, goal)
         self.refined: list[Any] = []
 
     @property
@@ -114,14 +132,16 @@ class _TreeMembers:
         return (1.0, 0.5, 0.0) if self.refined else (0.0,)
 
     def move_threshold(self) -> float:
-        self.offset = best_offset(self.started.margins, self.started.data, self.goal)
+        self.offset = self.judge.offset(self.started.margins)
         self.margins = self.started.margins - self.offset
         return self.held_out(0.0).hard
 
     def refine(self) -> None:
         started, library, plan = self.started, self.started.library, self.started.plan
-        if any(np.ptp(self.margins[own]) == 0 for own in started.held if own.any()):
+        if any(not np.ptp(self.margins[own], axis=0).any() for own in started.held if own.any()):
             return  # trees without a split have nothing to refine
+        if self.goal.layout is not None and self.goal.layout.task == "multilabel":
+            return
         name, _ = library.rounds(plan.parameters)
         further = plan._replace(parameters=plan.parameters | {name: self.refine_rounds})
         data, valid = started.data._replace(margin=self.margins), started.valid
@@ -145,23 +165,67 @@ class _TreeMembers:
         ).threshold
 
     def held_out(self, share: float) -> HeldOutScores:
-        data, goal = self.started.data, self.goal
-        z = self.mixed(share) - self.threshold(share)
+        return self.judge.held_out(self.mixed(share) - self.threshold(share))
+
+
+class _TwoClasses:
+    """The offset and the scores of margins `(rows,)`."""
+
+    def __init__(self, data: TreeData, goal: Goal) -> None:
+        self.data, self.goal = data, goal
+
+    def offset(self, z: Array) -> float:
+        return best_offset(z, self.data, self.goal)
+
+    def held_out(self, z: Array) -> HeldOutScores:
+        data, goal = self.data, self.goal
         return HeldOutScores(
             hard_score(z, data.y, goal.metric, data.weight),
             soft_score(z, data.y, goal.metric, goal.step, data.weight),
         )
 
 
+class _SeveralColumns:
+    """The offsets and the scores of margins `(rows, columns)` of several classes or labels."""
+
+    def __init__(self, data: TreeData, goal: Goal) -> None:
+        assert goal.layout is not None
+        y, weight, lay = data.y, data.weight, goal.layout
+        if lay.task == "multiclass":
+            y = (y[:, None] == np.arange(lay.classes)).astype(float)
+        weight = np.ones(len(y)) if weight is None else weight
+        self.target, self.step = Target(y, weight, goal.metric, lay), goal.step
+
+    def offset(self, z: Array) -> Array:
+        y, weight, metric, lay, _ = self.target
+        if lay.task == "multiclass":
+            return self.target.averaged_offsets(z)
+        found = best_decision(y, probabilities(z, lay.task), metric, lay, weight=weight)
+        return logit(found.decision.thresholds)
+
+    def held_out(self, z: Array) -> HeldOutScores:
+        y, weight, metric, lay, _ = self.target
+        soft = several.soft_score(z, y, metric, lay, self.step, weight)
+        return HeldOutScores(self.target.score(z), soft)
+
+
+def _judge(data: TreeData, goal: Goal) -> _TwoClasses | _SeveralColumns:
+    return (_TwoClasses if goal.layout is None else _SeveralColumns)(data, goal)
+
+
 def _held_out(library: Library, models: Sequence[Any], X: Any, held: Array) -> Array:
     """The mean margin of each row over the models that did not see it, or over all if none."""
     judges = held | ~held.any(axis=0)
-    margins = np.zeros(held.shape[1])
+    margins = None
     for model, rows in zip(models, judges, strict=True):
         at = np.flatnonzero(rows)
         if len(at):
-            margins[at] += library.margin(model, take(TreeData(X, rows), at).X)
-    return margins / judges.sum(axis=0)
+            found = library.margin(model, take(TreeData(X, rows), at).X)
+            if margins is None:
+                margins = np.zeros((held.shape[1], *found.shape[1:]))
+            margins[at] += found
+    assert margins is not None  # a row that no model holds out is judged by all
+    return (margins.T / judges.sum(axis=0)).T
 
 
 def best_offset(z: Array, data: TreeData, goal: Goal) -> float:

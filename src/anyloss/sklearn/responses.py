@@ -8,8 +8,8 @@ import numpy as np
 from sklearn.utils.validation import _check_response_method
 
 from anyloss._core.backend import Array
+from anyloss.recipe.labels import places
 from anyloss.recipe.target import probabilities
-from anyloss.sklearn.labels import places
 
 
 class Wanted(NamedTuple):

@@ -10,7 +10,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
 from sklearn.exceptions import NotFittedError
-from sklearn.utils import Bunch, check_random_state, get_tags
+from sklearn.utils import Bunch, check_random_state, column_or_1d, get_tags
 from sklearn.utils.metadata_routing import (
     MetadataRouter,
     MethodMapping,
@@ -58,6 +58,7 @@ from anyloss.recipe.folder import (
     save_model,
     unchanged_on_error,
 )
+from anyloss.recipe.labels import Labels, labels_of, read_target
 from anyloss.sklearn.folds import (
     fitted,
     of_rows,
@@ -66,7 +67,6 @@ from anyloss.sklearn.folds import (
     splitter,
     without_weight_zero,
 )
-from anyloss.sklearn.labels import Labels, labels_of, read_target
 from anyloss.sklearn.responses import Responses, Wanted, responses
 from anyloss.thresholds import sweep
 
@@ -254,7 +254,10 @@ class TunedDecisionClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimat
         if y is None:
             raise ValueError(f"{KIND} requires y to be passed, but the target y is None")
         X, y = indexable(X, y)
-        check_classification_targets(_check_y(y, multi_output=True))
+        checked = _check_y(y, multi_output=True)
+        check_classification_targets(checked)
+        if checked.ndim == 2 and checked.shape[1] == 1:
+            column_or_1d(checked, warn=True)
         routed = self._routed(params)
         weight = routed.fit.get("sample_weight")
         refuse_weights(promise, weight)

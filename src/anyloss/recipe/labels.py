@@ -1,4 +1,4 @@
-"""The targets of the classifiers: scikit-learn's labels as columns of 0 and 1, and their task."""
+"""The targets of the classifiers: labels of any type as columns of 0 and 1, and their task."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import issparse
-from sklearn.utils import column_or_1d
-from sklearn.utils.multiclass import type_of_target
 
 from anyloss._core.backend import Array
 from anyloss._core.choices import resolve_average
@@ -33,18 +31,20 @@ def read_target(
 ) -> Labels:  # fmt: skip
     """The task, the average and the labels of a target; `classes` are those of a fitted model.
 
+    A matrix of one column is read as that column.
+
     >>> read_target(np.array(["a", "b", "b"]), "f1", "auto", None, None).positive.item()
     'a'
     """
     chosen = find_metric(metric)
     y = y.toarray() if issparse(y) else np.asarray(y)
     if y.ndim == 2 and y.shape[1] == 1:
-        y = column_or_1d(y, warn=True)
+        y = y[:, 0]
     if y.ndim == 2:
         if not np.isin(y, (0, 1)).all():
             raise ValueError(
-                "a target matrix must hold 0 and 1, one column per label; got "
-                f"{type_of_target(y)}, such as {np.unique(y)[:5].tolist()}"
+                "a target matrix must hold 0 and 1, one column per label; got values such as "
+                f"{np.unique(y)[:5].tolist()}"
             )
         task, classes, labels = "multilabel", np.arange(y.shape[1]), y
     else:
