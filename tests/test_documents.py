@@ -89,8 +89,10 @@ def test_the_examples_of_the_page_of_networks_run(capsys):
 @pytest.mark.slow("fits models of three boosting libraries")
 def test_the_examples_of_the_boosting_page_run(capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    score, _, again = run_examples(ROOT / "docs" / "boosting.md", capsys)
+    score, _, again, classes, labels = run_examples(ROOT / "docs" / "boosting.md", capsys)
     assert score == again > 0.6
+    assert classes > 0.9
+    assert labels > 0.6
     assert [x.name for x in tmp_path.iterdir()] == ["churn-model"]
 
 

@@ -21,18 +21,16 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from anyloss import __version__
-from anyloss._core.functions import score
 from anyloss._core.journal import Journal
 from anyloss._core.outputs import check_output, write_table
 from anyloss.baselines import rules
 from anyloss.baselines.boosted import BOOSTED
-from anyloss.baselines.methods import FAMILIES, Family, Predictions, Split, families_for
+from anyloss.baselines.methods import FAMILIES, Family, Split, families_for
 from anyloss.baselines.splits import (
     INNER,
     MODELS,
@@ -43,6 +41,7 @@ from anyloss.baselines.splits import (
     splitter,
 )
 from anyloss.benchmark.datasets import Dataset, load
+from anyloss.benchmark.scoring import scores_of_several, scores_of_two, size_of
 from anyloss.metrics import metric as find_metric
 
 METRICS = ("f1", "mcc", "balanced_accuracy", "gmean", "accuracy")
@@ -111,13 +110,14 @@ class Benchmark:
         if len(tasks) > 1:
             raise ValueError(f"all data sets must have the same task; got {', '.join(tasks)}")
         models = (*MODELS, *BOOSTED) if self.task == "binary" else rules.MODELS
-        methods = {x for model in self.models if model in models for x in self.methods(model)}
-        for what, given, known in (
-            ("models", self.models, models), ("methods", self.families, sorted(methods))
+        known = [model for model in self.models if model in models]
+        methods = {x: x for model in known for x in self.methods(model)}
+        for what, given, allowed in (
+            ("models", self.models, models), ("methods", self.families, methods)
         ):  # fmt: skip
-            wrong = [x for x in given if x not in known]
+            wrong = [x for x in given if x not in allowed]
             if wrong:
-                raise ValueError(f"{what} must be among {', '.join(known)}; got {wrong}")
+                raise ValueError(f"{what} must be among {', '.join(allowed)}; got {wrong}")
         for metric in self.metrics:
             find_metric(metric) if self.task == "binary" else rules.read_aim(metric)
         names = tuple(dataset.name for dataset in self.datasets)
@@ -203,54 +203,13 @@ def run_unit(unit: Unit, folds: int, rows: int) -> list[dict[str, Any]]:
         "family": unit.dataset.family,
         "rows": len(y),
         "features": X.shape[1],
-        **_size(y, task),
+        **size_of(y, task),
         "model": unit.model,
     }
     predictions = _families(unit.model, task)[unit.family](split, unit.metrics)
-    scores = _scores if task == "binary" else _scores_of_several
-    return [about | scores(each, truth, unit) for each in predictions]
-
-
-def _size(y: Any, task: str) -> dict[str, int]:
-    """The number of positive rows, or that of the classes or labels."""
-    if task == "binary":
-        return {"positives": int(y.sum())}
-    return {"classes": y.shape[1] if task == "multilabel" else int(y.max()) + 1}
-
-
-def _scores_of_several(predictions: Predictions, truth: Any, unit: Unit) -> dict[str, Any]:
-    """The scores of one method for several classes or labels, as a row of the results."""
-    aim, task = rules.read_aim(predictions.metric), unit.dataset.task
-    columns = np.arange(predictions.probability.shape[1])
-    decided = predictions.decision
-    if task == "multiclass":
-        truth, decided = (x[:, None] == columns for x in (truth, decided))
-    truth, decided = truth.astype(float), decided.astype(float)
-    found = score(truth, decided, aim.metric, average=aim.average, task=task)  # type: ignore[arg-type]
-    return {
-        "metric": predictions.metric,
-        "method": predictions.method,
-        "repeat": unit.repeat,
-        "fold": unit.fold,
-        "score": float(found),
-        "brier": float(np.mean((predictions.probability - truth) ** 2)),
-        "collapsed": bool(decided.any(axis=0).sum() < 2),
-        "seconds": predictions.seconds,
-    }
-
-
-def _scores(predictions: Predictions, truth: Any, unit: Unit) -> dict[str, Any]:
-    """The scores of one method on the test rows, as a row of the results."""
-    return {
-        "metric": predictions.metric,
-        "method": predictions.method,
-        "repeat": unit.repeat,
-        "fold": unit.fold,
-        "score": float(score(truth, predictions.decision.astype(float), predictions.metric)),
-        "brier": float(np.mean((predictions.probability - truth) ** 2)),
-        "collapsed": not bool(predictions.decision.any()),
-        "seconds": predictions.seconds,
-    }
+    place = {"repeat": unit.repeat, "fold": unit.fold}
+    scores = scores_of_two if task == "binary" else partial(scores_of_several, task)
+    return [about | place | scores(each, truth) for each in predictions]
 
 
 def _split(X: Any, y: Any, unit: Unit, folds: int) -> tuple[Split, Any]:

@@ -256,7 +256,13 @@ class _NumpyMembers:
 
     def move_threshold(self) -> float:
         z = (self.judge[..., None] * forward(self.layers, self.started.X)[-1]).sum(axis=0)
-        offsets, score = self.target.offsets(z)
+        if self.started.task == "multiclass" and len(self.layers) > 2:
+            # The best offsets of several classes follow the noise of a few rows; those of a linear
+            # model are not better for the mean over resamples.
+            offsets = self.target.averaged_offsets(z)
+            score = self.target.score(z - offsets)
+        else:
+            offsets, score = self.target.offsets(z)
         self.layers[-1] -= offsets
         return score
 
