@@ -151,7 +151,6 @@ def _print_promise(result: Any) -> None:
     print(promise_in_words(result.model.classifier))
     for text, value, holds in constraint_scores(result):
         print(f"  {text} on the test rows: {value:.4f} ({'holds' if holds else 'violated'})")
-    print("the baselines do not aim at the constraints")
 
 
 def _print_classes(result: Any) -> None:

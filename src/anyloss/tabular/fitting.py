@@ -132,16 +132,14 @@ def fit_table(
     scoring, facts = options.scoring(table.outcome), _facts(table)
     check_task(promise, table.outcome.task)
     certifying = set_aside(table, promise, seed, options.positive is not None)
-    encoder, parts, aucs, certify_set = _encoded(table, certifying, test_share, seed)
+    encoder, parts, aucs = _encoded(table, certifying, test_share, seed)
     facts |= {"train_rows": len(parts.y), "test_rows": len(parts.y_test)}
     facts |= {"dropped": table.dropped + encoder.dropped_}
-    fitted = _fitted(
-        names, parts, certify_set, table.outcome, scoring, promise, seed, verbose, stage
-    )
+    fitted = _fitted(names, parts, table.outcome, scoring, promise, seed, verbose, stage)
     candidates = {name: float(x.held_out_score_) for name, x in fitted.items()}
     best = max(candidates, key=lambda x: candidates[x])
     found = TableModel(encoder, fitted[best], table.outcome, id_column)
-    measured = _evaluated(found, best, parts, aucs, scoring, seed, stage)
+    measured = _evaluated(found, best, parts, aucs, scoring, promise, seed, stage)
     warnings = (
         *table.warnings, *_cost_warning(metric), *_warnings(parts, table.outcome, measured, aucs),
         *_dropped_warning(encoder),
@@ -155,7 +153,7 @@ def fit_table(
 
 
 def _fitted(
-    names: Sequence[str], parts: Parts, certify_set: Any, outcome: Outcome, scoring: Scoring,
+    names: Sequence[str], parts: Parts, outcome: Outcome, scoring: Scoring,
     promise: Promise, seed: int, verbose: bool, stage: OnStage,
 ) -> dict[str, Any]:  # fmt: skip
     """The fitted candidates by name, without those that satisfy no constraint on held-out rows."""
@@ -163,7 +161,7 @@ def _fitted(
     for name in names:
         stage(f"Fitting the model '{name}'")
         classifier = new_classifier(name, outcome, scoring, seed, verbose, promise)
-        more = {} if certify_set is None else {"certify_set": certify_set}
+        more = {} if parts.certify_set is None else {"certify_set": parts.certify_set}
         with catch_warnings(action="ignore", category=UncertifiedWarning):  # the result says so
             try:
                 found[name] = classifier.fit(parts.X, classifier_labels(parts.y, outcome), **more)
@@ -189,7 +187,7 @@ def _candidates(model: str, task: str) -> Sequence[str]:
 
 def _evaluated(
     model: TableModel, name: str, parts: Parts, aucs: dict[str, Array], scoring: Scoring,
-    seed: int, stage: OnStage,
+    promise: Promise, seed: int, stage: OnStage,
 ) -> dict[str, Any]:  # fmt: skip
     """The fields of a result that describe a fitted model."""
     stage("Evaluating the model on the test rows")
@@ -197,7 +195,7 @@ def _evaluated(
     p_test = decision_values(model.classifier, parts.X_test, outcome.task)
     ours = outcome.decide(p_test)
     stage("Training the baselines")
-    compared = evaluating.baselines(name, parts, ours, outcome, scoring, seed)
+    compared = evaluating.baselines(name, parts, ours, outcome, scoring, seed, promise)
     stage("Measuring the importance of the columns")
     top = sorted(aucs, key=lambda x: -aucs[x].max())[: evaluating.MOST_COLUMNS]
 
@@ -258,8 +256,8 @@ def _facts(table: PreparedTable) -> dict[str, Any]:
 
 def _encoded(
     table: PreparedTable, certifying: Array, test_share: float, seed: int
-) -> tuple[TableEncoder, Parts, dict[str, Array], tuple[Array, Array] | None]:
-    """The encoder, the encoded rows, the AUCs of each column alone, and the certifying rows."""
+) -> tuple[TableEncoder, Parts, dict[str, Array]]:
+    """The encoder, the encoded rows, and the AUCs of each column alone."""
     task, frame, labels = table.outcome.task, table.frame[~certifying], table.y[~certifying]
     test, copies = split_rows(frame, labels, test_share, seed, task)
     train, rest = frame[~test], frame[test]
@@ -272,10 +270,10 @@ def _encoded(
     y, y_test = labels[~test], labels[test]
     usable = train[list(encoder.columns_)]
     parts = Parts(encoder.transform(train), y, encoder.transform(rest), y_test)
-    certify_set = None
     if certifying.any():
-        certify_set = encoder.transform(table.frame[certifying]), table.y[certifying]
-    return encoder, parts, single_column_aucs(usable, y, seed, task), certify_set
+        rows = encoder.transform(table.frame[certifying])
+        parts = parts._replace(certify_set=(rows, table.y[certifying]))
+    return encoder, parts, single_column_aucs(usable, y, seed, task)
 
 
 def new_classifier(
