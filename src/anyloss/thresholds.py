@@ -34,6 +34,10 @@ class Threshold(NamedTuple):
     score: float
 
 
+class Infeasible(ValueError):
+    """No threshold satisfies the constraints."""
+
+
 @documented
 def best_threshold(
     y_true: Array,
@@ -118,7 +122,7 @@ def _feasible(constraints: tuple[Constraint, ...], cells: Counts, cuts: Array) -
         if not feasible.any():
             rest = " and ".join(f"'{x}'" for x in constraints[:number])
             reached = (values[before].max if each.at_least else values[before].min)()
-            raise ValueError(
+            raise Infeasible(
                 f"no threshold satisfies '{each}'{' together with ' * bool(rest)}{rest}; the "
                 f"{'highest' if each.at_least else 'lowest'} value that these scores reach is "
                 f"{reached:.6g}. Relax the constraint, or use better scores"

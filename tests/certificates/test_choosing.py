@@ -73,3 +73,28 @@ def test_bad_input():
         certified_threshold([0.5], [1.0], [1], [1.0], constraints="recall >= 0.5")
     with pytest.raises(ValueError, match="from 0.5 to below 1"):
         certified_threshold([1], [1.0], [1], [1.0], constraints="recall >= 0.5", confidence_level=1)
+
+
+def test_ties_and_one_class_give_a_threshold_or_say_that_there_is_none():
+    tied = certified_threshold(
+        [0, 1] * 50, [0.5] * 100, [0, 1] * 50, [0.5] * 100, "precision", constraints="recall >= 0.9"
+    )
+    assert tied.threshold < 0.5  # all positive is the only way
+    assert tied.certificate.holds
+    for label in (0, 1):
+        y, scores = [label] * 60, np.linspace(0, 1, 60)
+        found = certified_threshold(y, scores, y, scores, "f1", constraints="recall >= 0.8")
+        assert (found.threshold is None) == (label == 0)  # without a positive nothing is known
+
+
+def test_candidates_are_dense_where_the_test_is_decided():
+    """Of 2000 rows the recall of neighbouring candidates differs by a thirtieth of the room."""
+    rng = np.random.default_rng(4)
+    y = rng.random(4000) < 0.3
+    s = y + rng.normal(size=4000)
+    found = certified_threshold(
+        y[:2000], s[:2000], y[2000:], s[2000:], "precision", constraints="recall >= 0.8"
+    )
+    recalls = [certify(y[:2000], s[:2000] > t, "recall").score for t in found.tested]
+    assert np.abs(np.diff(np.sort(recalls))).max() < 1.5 * 0.2 / 29
+    assert found.threshold == found.tested[-2]  # the last one has failed

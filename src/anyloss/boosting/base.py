@@ -39,6 +39,7 @@ from anyloss.recipe.constrained import (
     certificate_from_json,
     certificate_to_json,
     certified,
+    check_rows_given,
     check_task,
     read_promise,
     refuse_weights,
@@ -124,6 +125,7 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         sample_weight: Any = None,
         *,
         eval_set: Any = None,
+        certify_set: Any = None,
         **fit_options: Any,
     ) -> Self:
         """Fit the classifier. If fitting fails or is interrupted, the object stays unchanged.
@@ -134,6 +136,8 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             sample_weight (array, optional): one weight per row.
             eval_set (tuple, optional): a pair `(X, y)` for early stopping: the first stage stops
                 by its log-loss, the refinement by the metric.
+            certify_set (tuple, optional): a pair `(X, y)` of further rows that certify the
+                constraints, in place of a share of the training rows.
             **fit_options (Any): further arguments of the library's `fit`, such as
                 `categorical_feature` (LightGBM) or `cat_features` (CatBoost).
 
@@ -142,11 +146,12 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         require(self.library.name)
         with unchanged_on_error(self):
-            return self._fit(X, y, sample_weight, eval_set, fit_options)
+            return self._fit(X, y, sample_weight, eval_set, certify_set, fit_options)
 
     def _fit(
-        self, X: Any, y: Any, sample_weight: Any, eval_set: Any, fit_options: dict[str, Any]
-    ) -> Self:
+        self, X: Any, y: Any, sample_weight: Any, eval_set: Any, certify_set: Any,
+        fit_options: dict[str, Any],
+    ) -> Self:  # fmt: skip
         metric, step = find_metric(self.metric), step_of(self.scale)
         check_several(metric, self.average)
         promise = self._check_parameters()
@@ -160,10 +165,13 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             X, y, weight, _ = take(TreeData(X, y, weight), np.flatnonzero(weight > 0))
         rng = check_random_state(self.random_state)
         seed = int(rng.randint(2**31))
-        rows, certifying = split_rows(X.shape[0], promise, seed)
-        tested = take(TreeData(X, y), certifying)
-        if len(certifying):
-            X, y, _, _ = take(TreeData(X, y), rows)
+        tested = None
+        if certify_set is not None:
+            check_rows_given(promise, certify_set)
+            tested = TreeData(self._check_rows(certify_set[0]), certify_set[1])
+        elif promise.confidence_level is not None:
+            rows, certifying = split_rows(X.shape[0], promise, seed)
+            tested, (X, y, _, _) = (take(TreeData(X, y), at) for at in (certifying, rows))
         self.certificate_: CertifiedThreshold | None = None
         target = _two_classes(read_target(y, metric, self.average, self.pos_label, weight))
         check_task(promise, target.task)
@@ -197,11 +205,11 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def _settle(
-        self, promise: Promise, found: TreeEnsemble, data: TreeData, tested: TreeData
+        self, promise: Promise, found: TreeEnsemble, data: TreeData, tested: TreeData | None
     ) -> TreeEnsemble:
         """The ensemble with the constrained threshold, or with one that further rows certify."""
         held_out, metric = (data.y, found.held_out), find_metric(self.metric)
-        if promise.confidence_level is None:
+        if tested is None:
             threshold = best_threshold(
                 *held_out, metric, constraints=promise.constraints, weight=data.weight
             ).threshold

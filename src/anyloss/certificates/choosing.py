@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from anyloss._core.backend import Array
-from anyloss._core.constraints import Constraint, ConstraintSpec, read_constraints
+from anyloss._core.constraints import ROUNDING, Constraint, ConstraintSpec, read_constraints
 from anyloss._core.documents import documented
 from anyloss.certificates.certify import (
     Certificate,
@@ -18,7 +18,7 @@ from anyloss.certificates.certify import (
 )
 from anyloss.metrics import Metric, MetricSpec
 from anyloss.metrics import metric as find_metric
-from anyloss.thresholds import columns, sweep
+from anyloss.thresholds import columns, nearest_threshold, sweep
 
 MOST_TIMES = 2**12  # as many rows are tried for the estimate of the rows that are needed
 
@@ -32,8 +32,8 @@ class CertifiedThreshold:
         certificate (Certificate): the test of that threshold, or of the first candidate if no
             threshold is certified.
         tested (tuple of float): the thresholds that were tested, in their order.
-        uncertified_threshold (float): the best threshold on the tuning rows. Nothing is promised
-            for it.
+        uncertified_threshold (float): the best threshold that satisfies the constraints on the
+            tuning rows, or the nearest one to it. Nothing is promised for it.
         rows_needed (int or None): if no threshold is certified, an estimate of the number of
             certifying rows with which the first candidate would be; None if it would never be.
 
@@ -129,9 +129,9 @@ def certified_threshold(
     if candidates < 1:
         raise ValueError(f"candidates must be at least 1; got {candidates!r}")
     cuts, cells = _sweep(y_tuning, scores_tuning, weight_tuning)
-    picked = _candidates(required, cells, candidates)
-    scores = chosen(*cells[picked].T.astype(float))
-    scores = np.broadcast_to(scores, picked.shape)
+    scores = np.broadcast_to(chosen(*cells.T.astype(float)), cuts.shape)
+    picked = _candidates(required, cells, scores, candidates)
+    scores = scores[picked]
 
     order = np.lexsort(
         np.stack([-scores, [constraint_p_value(required, x) for x in cells[picked]]])
@@ -149,7 +149,9 @@ def certified_threshold(
         threshold=float(cuts[picked[shown]]) if passed else None,
         certificate=check_constraints(required, counts, confidence_level),
         tested=tuple(cuts[picked[tested]].tolist()),
-        uncertified_threshold=float(cuts[picked[scores.argmax()]]),
+        uncertified_threshold=nearest_threshold(
+            y_tuning, scores_tuning, chosen, required, weight_tuning
+        ).threshold,
         rows_needed=None if passed else rows_needed(required, counts, confidence_level),
     )
 
@@ -190,17 +192,21 @@ def _counts_at(y: Array, s: Array, cut: float) -> Array:
     return np.array([*found, len(y) - sum(found)])
 
 
-def _candidates(constraints: tuple[Constraint, ...], cells: Array, number: int) -> Array:
-    """Evenly spaced thresholds that satisfy the constraints, or the one that is nearest to it."""
+def _candidates(
+    constraints: tuple[Constraint, ...], cells: Array, scores: Array, number: int
+) -> Array:
+    """Thresholds that satisfy the constraints, or the one that is nearest to it.
+
+    They are evenly spaced in what they exceed the constraints by; of equal ones the best is used.
+    Evenly spaced in rows, few of them would lie where the test is decided.
+    """
+    counts = cells.T.astype(float)
     excess = np.min(
-        [
-            np.broadcast_to(x.excess(x.metric(*cells.T.astype(float))), len(cells))
-            for x in constraints
-        ],
-        axis=0,
+        [np.broadcast_to(x.excess(x.metric(*counts)), len(cells)) for x in constraints], axis=0
     )
-    feasible = np.flatnonzero(excess >= 0)
+    feasible = np.flatnonzero(excess >= -ROUNDING)
     if not len(feasible):
         return np.array([excess.argmax()])
-    spaced = np.linspace(0, len(feasible) - 1, min(number, len(feasible)))
-    return feasible[spaced.round().astype(int)]
+    feasible = feasible[np.lexsort((-scores[feasible], excess[feasible]))]
+    levels = np.linspace(excess[feasible[0]], excess[feasible[-1]], number)
+    return feasible[np.unique(np.searchsorted(excess[feasible], levels))]

@@ -45,12 +45,37 @@ def add_fit(commands: Any) -> None:
         help="The share of rows to evaluate the model on. Default: 0.2.",
     )
     fit.add_argument(
+        "--constraint",
+        action="append",
+        metavar="TEXT",
+        help="A constraint for two classes, such as 'recall >= 0.9': a metric, >= or <=, and a "
+        "number. The option may be repeated; all constraints hold jointly.",
+    )
+    fit.add_argument(
+        "--confidence-level",
+        type=float,
+        metavar="SHARE",
+        help="The confidence with which the constraints shall hold on new data, such as 0.95. Some "
+        "of the rows are then set aside, and only used to certify the fitted model. Default: "
+        "nothing is promised.",
+    )
+    fit.add_argument(
+        "--certify-share",
+        type=float,
+        default=0.2,
+        metavar="SHARE",
+        help="The share of rows that certify, with --confidence-level. Default: 0.2.",
+    )
+    fit.add_argument(
         "--log-dir", type=Path, metavar="FOLDER", help="A folder for TensorBoard logs."
     )
 
 
 def _fit(given: argparse.Namespace) -> None:
-    options = {"model": given.model, "test_share": given.test_share}
+    options = {
+        "model": given.model, "test_share": given.test_share, "constraints": given.constraint,
+        "confidence_level": given.confidence_level, "certify_share": given.certify_share,
+    }  # fmt: skip
     _run_fit(given, {**table_options(given), **options}, given.log_dir)
 
 
@@ -104,6 +129,7 @@ def _print_result(result: Any, out: Path) -> None:
         f"{result.metric}{average} on {result.facts['test_rows']} test rows: {result.score:.4f} "
         f"(95 % interval: {low:.4f} to {high:.4f})"
     )
+    _print_promise(result)
     _print_classes(result)
     print("baselines on the same rows (difference: model minus baseline):")
     for each in result.baselines:
@@ -114,6 +140,17 @@ def _print_result(result: Any, out: Path) -> None:
         )
     print(f"Wrote the model to {out}")
     print(f"Wrote the report to {out / 'report.html'}")
+
+
+def _print_promise(result: Any) -> None:
+    """Print what is promised about new data, and the constraints on the test rows."""
+    from anyloss.tabular.promises import constraint_scores, promise_in_words
+
+    if not result.constraints:
+        return
+    print(promise_in_words(result.model.classifier))
+    for text, value, holds in constraint_scores(result):
+        print(f"  {text} on the test rows: {value:.4f} ({'holds' if holds else 'violated'})")
 
 
 def _print_classes(result: Any) -> None:
@@ -148,6 +185,7 @@ def add_predict(commands: Any) -> None:
 
 def _predict(given: argparse.Namespace) -> None:
     from anyloss.tabular import load, predict_table
+    from anyloss.tabular.promises import promise_in_words
 
     model, warnings = load(given.model), dict[str, list[str]]()
 
@@ -163,6 +201,8 @@ def _predict(given: argparse.Namespace) -> None:
         first + (f", and in {len(more)} more parts of the file" if more else "")
         for first, *more in warnings.values()
     )
+    if promise := promise_in_words(model.classifier):
+        print(f"the model is {promise}")
     print(f"Wrote {rows} predictions to {given.out}")
 
 

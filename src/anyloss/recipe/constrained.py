@@ -21,6 +21,10 @@ from anyloss.certificates.certify import check_confidence
 from anyloss.metrics import Metric
 
 
+class UncertifiedWarning(UserWarning):
+    """Nothing could be certified."""
+
+
 class Promise(NamedTuple):
     """What a classifier must satisfy, checked: constraints, the confidence, the share of rows."""
 
@@ -102,6 +106,20 @@ def split_rows(
     return np.flatnonzero(~np.isin(groups, groups[certifying])), np.sort(certifying)
 
 
+def check_rows_given(promise: Promise, given: Any) -> None:
+    """Refuse certifying rows that are no pair, or that nothing is certified with."""
+    if promise.confidence_level is None:
+        raise ValueError(
+            "certify_set= has the rows that certify constraints; got no confidence_level. Set "
+            "confidence_level=0.95, or leave out certify_set"
+        )
+    if not isinstance(given, tuple) or len(given) != 2:
+        raise ValueError(
+            "certify_set must be one pair, fit(X, y, certify_set=(X_certify, y_certify)); got "
+            f"{type(given).__name__}"
+        )
+
+
 def certified(
     y: Array, scores: Array, weight: Array | None, y_certifying: Array, new_scores: Array,
     metric: Metric, promise: Promise,
@@ -113,7 +131,8 @@ def certified(
         confidence_level=promise.confidence_level, weight_tuning=weight,
     )  # fmt: skip
     if found.threshold is None:
-        warnings.warn(f"{found.words()}. Predictions use the uncertified threshold", stacklevel=2)
+        text = f"{found.words()}. Predictions use the uncertified threshold"
+        warnings.warn(text, UncertifiedWarning, stacklevel=2)
     return found
 
 

@@ -11,7 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from anyloss._core.outputs import replacing
 from anyloss.metrics import METRICS, Metric
 from anyloss.metrics import metric as find_metric
-from anyloss.report import classes, curves, pictures, words
+from anyloss.report import classes, curves, pictures, promises, words
 from anyloss.tabular.result import Result
 from anyloss.thresholds import best_threshold
 
@@ -122,6 +122,7 @@ def _two_classes(result: Result, metric: Metric, title: str) -> dict[str, Any]:
         "hindsight": words.hindsight(result, best),
         "threshold": pictures.threshold(result, metric, title),
         "ranking": _ranking(result),
+        "promise": promises.section(result, metric, title),
     }
 
 

@@ -185,6 +185,8 @@ def against_baselines(result: Result) -> str:
 
 def hindsight(result: Result, best: Threshold) -> str:
     """How the model's threshold compares with the best threshold for the test rows."""
+    if result.constraints:
+        return "It satisfies the constraints; thresholds that do not may have a higher score."
     if best.score <= result.score:
         return "No other threshold is better on the test rows."
     found = (

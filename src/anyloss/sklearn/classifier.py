@@ -30,6 +30,7 @@ from anyloss.recipe.constrained import (
     certificate_from_json,
     certificate_to_json,
     certified,
+    check_rows_given,
     check_task,
     read_promise,
     refuse_weights,
@@ -191,21 +192,30 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "layers_")
 
-    def fit(self, X: Array, y: Array, sample_weight: Array | None = None) -> Self:
+    def fit(
+        self, X: Array, y: Array, sample_weight: Array | None = None, *,
+        certify_set: tuple[Array, Array] | None = None,
+    ) -> Self:  # fmt: skip
         """Fit the classifier. If fitting fails or is interrupted, the object stays unchanged.
 
         Args:
             X (array or sparse matrix): the training rows.
             y (array): their labels.
             sample_weight (array, optional): one weight per row.
+            certify_set (tuple, optional): a pair `(X, y)` of further rows that certify the
+                constraints, in place of a share of the training rows. They must be independent of
+                these, and have had no part in any choice.
 
         Returns:
             self: the fitted classifier.
         """
         with unchanged_on_error(self):
-            return self._fit(X, y, sample_weight)
+            return self._fit(X, y, sample_weight, certify_set)
 
-    def _fit(self, X: Array, y: Array, sample_weight: Array | None) -> Self:
+    def _fit(
+        self, X: Array, y: Array, sample_weight: Array | None,
+        certify_set: tuple[Array, Array] | None,
+    ) -> Self:  # fmt: skip
         find_metric(self.metric)
         hidden, promise = self._check_parameters()
         with _hint_for_text():
@@ -222,9 +232,13 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             present = sample_weight > 0
             X, y, sample_weight = X[present], y[present], sample_weight[present]
         fresh = check_random_state(self.random_state).randint(2**31)
-        rows, certifying = split_rows(X.shape[0], promise, fresh)
-        X_certifying, y_certifying = X[certifying], y[certifying]
-        if len(certifying):
+        if certify_set is not None:
+            check_rows_given(promise, certify_set)
+            X_new = self._check_rows(certify_set[0])
+            certify_set = X_new, certify_set[1]
+        elif promise.confidence_level is not None:
+            rows, certifying = split_rows(X.shape[0], promise, fresh)
+            certify_set = X[certifying], y[certifying]
             X, y = X[rows], y[rows]
         target = read_target(y, self.metric, self.average, self.pos_label, sample_weight)
         check_task(promise, target.task)
@@ -255,25 +269,28 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.n_iter_, self.history_ = len(found.history), found.history
         self.hard_history_ = found.checks
         self.start_score_, self.held_out_score_ = found.start_score, found.held_out_score
-        self._settle(promise, started, found, X_certifying, y_certifying)
+        self._settle(promise, started, found, certify_set)
         return self
 
     def _settle(
-        self, promise: Promise, started: Started, found: Ensemble, X: Array, y: Array
-    ) -> None:
-        """Set the threshold: the constrained one of held-out rows, or one that `(X, y)` certify."""
+        self, promise: Promise, started: Started, found: Ensemble,
+        certify_set: tuple[Array, Array] | None,
+    ) -> None:  # fmt: skip
+        """Set the threshold: the constrained one of held-out rows, or one that is certified."""
         self.threshold_ = 0.0
         self.certificate_: CertifiedThreshold | None = None
         if not promise.constraints:
             return
         held_out, metric = (started.y[:, 0], found.held_out[:, 0]), find_metric(self.metric)
-        if promise.confidence_level is None:
+        if certify_set is None:
             self.threshold_ = best_threshold(
                 *held_out, metric, constraints=promise.constraints, weight=started.weight
             ).threshold
             return
-        scores = self._decide_rows(X)[:, 0]
-        labels = labels_of(y, self.classes_, self.task_, self.pos_label_, len(scores))[:, 0]
+        scores = self._decide_rows(certify_set[0])[:, 0]
+        labels = labels_of(certify_set[1], self.classes_, self.task_, self.pos_label_, len(scores))[
+            :, 0
+        ]
         tested = certified(*held_out, started.weight, labels, scores, metric, promise)
         self.certificate_, self.threshold_ = tested, tested.used_threshold
 
@@ -328,10 +345,12 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         weights = self.layers_[0].swapaxes(1, 2)
         return weights[:, 0] if self.task_ == "binary" else weights
 
+    def _check_rows(self, X: Array) -> Array:
+        return validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
+
     def _decide(self, X: Array) -> Array:
         check_is_fitted(self)
-        X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
-        return centred(self._decide_rows(X), self.threshold_)
+        return centred(self._decide_rows(self._check_rows(X)), self.threshold_)
 
     def _decide_rows(self, X: Array) -> Array:
         """The decision values of checked rows, before the threshold."""

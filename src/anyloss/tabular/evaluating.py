@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
+from warnings import catch_warnings
 
 import numpy as np
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import StratifiedKFold, cross_val_predict
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from anyloss._core.backend import Array
 from anyloss.baselines.boosted import BOOSTED
 from anyloss.baselines.methods import FAMILIES, Predictions, Split
 from anyloss.baselines.several import methods_for, several_decisions, several_split
 from anyloss.baselines.splits import MODELS, new_split
+from anyloss.metrics import Metric
+from anyloss.recipe.constrained import Promise, UncertifiedWarning, certified
 from anyloss.recipe.folds import strata, thinned
 from anyloss.tabular.intervals import difference_interval
 from anyloss.tabular.labels import Outcome
@@ -19,6 +26,7 @@ from anyloss.tabular.result import Baseline, Importance
 from anyloss.tabular.scoring import Scoring, as_columns
 from anyloss.tabular.splitting import sample_rows
 from anyloss.tabular.trivial import COPIES, trivial_decisions
+from anyloss.thresholds import nearest_threshold
 
 WEIGHTED = "class-weighted cross-entropy"
 BASELINES = {
@@ -44,40 +52,83 @@ MOST_COLUMNS = 50
 
 
 class Parts(NamedTuple):
-    """The encoded training rows and test rows, with their labels."""
+    """The encoded training rows and test rows, with their labels, and the rows that certify."""
 
     X: Array
     y: Array
     X_test: Array
     y_test: Array
+    certify_set: tuple[Array, Array] | None = None
 
 
 def baselines(
-    model: str, parts: Parts, ours: Array, outcome: Outcome, scoring: Scoring, seed: int
-) -> tuple[Baseline, ...]:
+    model: str, parts: Parts, ours: Array, outcome: Outcome, scoring: Scoring, seed: int,
+    promise: Promise = Promise(),
+) -> tuple[Baseline, ...]:  # fmt: skip
     """The same model trained with cross-entropy, and trivial decisions, against our decisions.
 
     A larger table is sampled: 100,000 rows, or as many as hold 2,000 rows of the rarest class.
+    Under constraints there are only baselines that aim at them, or satisfy them on the test rows.
     """
-    X, y, X_test, y_test = parts
+    X, y, X_test, y_test, certify_set = parts
     task, mine = outcome.task, scoring.score(y_test, ours)
     rarest = np.bincount(strata(as_columns(y), task)).min() / len(y)
     if len(y) > (most := max(BASELINE_ROWS, round(BASELINE_RARER / rarest))):
         rows = sample_rows(y, most, seed, task)
         X, y = X[rows], y[rows]
     found = []
-    for method, theirs in _decisions(model, X, y, X_test, task, scoring, seed):
+    if promise.constraints:
+        given = Parts(X, y, X_test, y_test, certify_set)
+        named = constrained_decisions(model, given, scoring.metric, promise, seed)
+    else:
+        every = _decisions(model, X, y, X_test, task, scoring, seed)
+        named = ((BASELINES[task][method], theirs) for method, theirs in every)
+    for name, theirs in named:
         score = scoring.score(y_test, theirs)
         interval = difference_interval(y_test, ours, theirs, scoring, seed)
-        found.append(Baseline(BASELINES[task][method], score, mine - score, interval))
+        found.append(Baseline(name, score, mine - score, interval))
     for each in trivial_decisions(parts.y, outcome, scoring, seed):
         copies = COPIES if each.random else 1
         labels, own = (np.concatenate([x] * copies) for x in (y_test, ours))
         theirs = each.decide(len(labels))
+        cells = scoring.counts(labels, theirs)
+        if not all(x.holds(x.metric(*cells)) for x in promise.constraints):
+            continue
         score = scoring.score(labels, theirs)
         interval = difference_interval(labels, own, theirs, scoring, seed, copies)
         found.append(Baseline(each.name, score, mine - score, interval, trivial=True))
     return tuple(found)
+
+
+def constrained_decisions(
+    model: str, parts: Parts, metric: Metric, promise: Promise, seed: int
+) -> Iterator[tuple[str, Array]]:
+    """Cross-entropy with the best threshold under constraints, certified as ours is."""
+    if model in MODELS:
+        name, estimator = (
+            "logistic regression",
+            make_pipeline(StandardScaler(), LogisticRegression()),
+        )
+    else:
+        from lightgbm import LGBMClassifier
+
+        name = "LightGBM"
+        estimator = LGBMClassifier(verbose=-1, n_jobs=1, deterministic=True, force_col_wise=True)
+    X, y, X_test, _, certify_set = parts
+    folds = StratifiedKFold(5, shuffle=True, random_state=seed)
+    held_out = cross_val_predict(estimator, X, y, cv=folds, method="predict_proba")[:, 1]
+    fitted = estimator.fit(X, y)
+    if certify_set is None:
+        threshold = nearest_threshold(y, held_out, metric, promise.constraints).threshold
+        kind = "constrained threshold"
+    else:
+        rows, labels = certify_set
+        scores = fitted.predict_proba(rows)[:, 1]
+        with catch_warnings(action="ignore", category=UncertifiedWarning):
+            found = certified(y, held_out, None, labels, scores, metric, promise)
+        threshold = found.used_threshold
+        kind = "uncertified threshold" if found.threshold is None else "certified threshold"
+    yield f"{name}, {kind}", (fitted.predict_proba(X_test)[:, 1] > threshold).astype(float)
 
 
 def _decisions(

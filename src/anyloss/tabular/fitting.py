@@ -7,14 +7,17 @@ from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from warnings import catch_warnings
 
 import numpy as np
 
 from anyloss import __version__
 from anyloss._core.backend import Array
+from anyloss._core.constraints import ConstraintSpec
 from anyloss._core.explain import explain
 from anyloss._core.outputs import versions
 from anyloss.baselines.splits import MODELS
+from anyloss.recipe.constrained import Promise, UncertifiedWarning, check_task, read_promise
 from anyloss.sklearn import AnyLossClassifier
 from anyloss.tabular import evaluating
 from anyloss.tabular.columns import listed
@@ -32,9 +35,11 @@ from anyloss.tabular.preparing import (
     load_table,
     without_identifiers,
 )
+from anyloss.tabular.promises import set_aside
 from anyloss.tabular.result import Result
 from anyloss.tabular.scoring import Scoring, as_columns
 from anyloss.tabular.splitting import split_rows
+from anyloss.thresholds import Infeasible
 
 CANDIDATES = ("linear", "mlp", "lightgbm")
 SEVERAL = ("linear", "mlp")  # the models of several classes and labels
@@ -46,7 +51,9 @@ def fit_table(
     source: Any, target: str | Sequence[str], metric: str = "f1", *, positive: str | None = None,
     average: str = "auto", model: str = "auto", test_share: float = 0.2, seed: int = 0,
     drop: Sequence[str] = (), id_column: str | None = None, separator: str | None = None,
-    encoding: str | None = None, verbose: bool = False, on_stage: OnStage | None = None,
+    encoding: str | None = None, constraints: ConstraintSpec | None = None,
+    confidence_level: float | None = None, certify_share: float = 0.2, verbose: bool = False,
+    on_stage: OnStage | None = None,
 ) -> Result:  # fmt: skip
     """Fit a model to a table for a metric, and evaluate it on rows that it has not seen.
 
@@ -75,6 +82,13 @@ def fit_table(
             `predict_table` copies it to its output.
         separator (str, optional): the separator of a CSV file. Default: detected.
         encoding (str, optional): the encoding of a CSV file. Default: detected.
+        constraints (str or list of str, optional): constraints for two classes, such as
+            `"recall >= 0.9"`. The model has the best metric among the decisions that satisfy them
+            on held-out training rows.
+        confidence_level (float, optional): the confidence with which the constraints shall hold on
+            new data, such as 0.95. Some of the rows are then set aside before all others, and only
+            used to certify the fitted model. None, the default, promises nothing.
+        certify_share (float): the share of the rows that is set aside, at random. Default: 0.2.
         verbose (bool): whether to show a progress bar with the score of held-out rows.
             Default: False.
         on_stage (callable, optional): a callback. It receives a text at the start of each stage.
@@ -89,7 +103,8 @@ def fit_table(
         and the importance of each column.
 
     Raises:
-        ValueError: if the table, a column or an option cannot be used.
+        ValueError: if the table, a column or an option cannot be used, or no threshold satisfies
+            the constraints on held-out rows.
 
     Examples:
         >>> from sklearn.datasets import load_breast_cancer, load_wine
@@ -107,25 +122,24 @@ def fit_table(
     )  # fmt: skip
     if model not in ("auto", *CANDIDATES):
         raise ValueError(f"model must be one of auto, {', '.join(CANDIDATES)}; got {model!r}")
-    settings = _settings(source, options, model, test_share)
+    promise = read_promise(constraints, confidence_level, certify_share)
+    settings = _settings(source, options, model, test_share, promise)
     stage = on_stage or (lambda text: None)
     stage("Reading the table")
     table = load_table(source, options)
     del source
     names = _candidates(model, table.outcome.task)
     scoring, facts = options.scoring(table.outcome), _facts(table)
-    encoder, parts, aucs = _encoded(table, test_share, seed)
+    check_task(promise, table.outcome.task)
+    certifying = set_aside(table, promise, seed, options.positive is not None)
+    encoder, parts, aucs = _encoded(table, certifying, test_share, seed)
     facts |= {"train_rows": len(parts.y), "test_rows": len(parts.y_test)}
     facts |= {"dropped": table.dropped + encoder.dropped_}
-    fitted = {}
-    for name in names:
-        stage(f"Fitting the model '{name}'")
-        classifier = new_classifier(name, table.outcome, scoring, seed, verbose)
-        fitted[name] = classifier.fit(parts.X, classifier_labels(parts.y, table.outcome))
+    fitted = _fitted(names, parts, table.outcome, scoring, promise, seed, verbose, stage)
     candidates = {name: float(x.held_out_score_) for name, x in fitted.items()}
     best = max(candidates, key=lambda x: candidates[x])
     found = TableModel(encoder, fitted[best], table.outcome, id_column)
-    measured = _evaluated(found, best, parts, aucs, scoring, seed, stage)
+    measured = _evaluated(found, best, parts, aucs, scoring, promise, seed, stage)
     warnings = (
         *table.warnings, *_cost_warning(metric), *_warnings(parts, table.outcome, measured, aucs),
         *_dropped_warning(encoder),
@@ -133,8 +147,29 @@ def fit_table(
     return Result(
         model=found, model_name=best, metric=metric, average=str(scoring.layout.average),
         outcome=table.outcome, candidates=candidates if model == "auto" else {}, facts=facts,
-        settings=settings, warnings=warnings, **measured,
+        settings=settings, warnings=warnings, constraints=tuple(promise.texts or ()),
+        certificate=fitted[best].certificate_, **measured,
     )  # fmt: skip
+
+
+def _fitted(
+    names: Sequence[str], parts: Parts, outcome: Outcome, scoring: Scoring,
+    promise: Promise, seed: int, verbose: bool, stage: OnStage,
+) -> dict[str, Any]:  # fmt: skip
+    """The fitted candidates by name, without those that satisfy no constraint on held-out rows."""
+    found, failed = {}, None
+    for name in names:
+        stage(f"Fitting the model '{name}'")
+        classifier = new_classifier(name, outcome, scoring, seed, verbose, promise)
+        more = {} if parts.certify_set is None else {"certify_set": parts.certify_set}
+        with catch_warnings(action="ignore", category=UncertifiedWarning):  # the result says so
+            try:
+                found[name] = classifier.fit(parts.X, classifier_labels(parts.y, outcome), **more)
+            except Infeasible as error:
+                failed = error
+    if not found and failed is not None:
+        raise failed
+    return found
 
 
 def _candidates(model: str, task: str) -> Sequence[str]:
@@ -152,7 +187,7 @@ def _candidates(model: str, task: str) -> Sequence[str]:
 
 def _evaluated(
     model: TableModel, name: str, parts: Parts, aucs: dict[str, Array], scoring: Scoring,
-    seed: int, stage: OnStage,
+    promise: Promise, seed: int, stage: OnStage,
 ) -> dict[str, Any]:  # fmt: skip
     """The fields of a result that describe a fitted model."""
     stage("Evaluating the model on the test rows")
@@ -160,7 +195,7 @@ def _evaluated(
     p_test = decision_values(model.classifier, parts.X_test, outcome.task)
     ours = outcome.decide(p_test)
     stage("Training the baselines")
-    compared = evaluating.baselines(name, parts, ours, outcome, scoring, seed)
+    compared = evaluating.baselines(name, parts, ours, outcome, scoring, seed, promise)
     stage("Measuring the importance of the columns")
     top = sorted(aucs, key=lambda x: -aucs[x].max())[: evaluating.MOST_COLUMNS]
 
@@ -182,12 +217,17 @@ def _evaluated(
     }
 
 
-def _settings(source: Any, options: TableOptions, model: str, test_share: float) -> dict[str, Any]:
+def _settings(
+    source: Any, options: TableOptions, model: str, test_share: float, promise: Promise
+) -> dict[str, Any]:
     """What is needed to repeat the fit."""
     place = str(source) if isinstance(source, str | Path) else None
     targets = options.targets[0] if len(options.targets) == 1 else list(options.targets)
     words = ["frame" if place is None else repr(place), repr(targets), repr(options.metric)]
     given = {"model": model, "test_share": test_share, "seed": options.seed} | options.changed()
+    if promise.constraints:
+        given |= {"constraints": promise.texts, "confidence_level": promise.confidence_level}
+        given |= {"certify_share": promise.certify_share}
     words += [f"{name}={value!r}" for name, value in given.items()]
     return {
         "command": f"fit_table({', '.join(words)})",
@@ -215,40 +255,48 @@ def _facts(table: PreparedTable) -> dict[str, Any]:
 
 
 def _encoded(
-    table: PreparedTable, test_share: float, seed: int
+    table: PreparedTable, certifying: Array, test_share: float, seed: int
 ) -> tuple[TableEncoder, Parts, dict[str, Array]]:
-    """The encoder, the encoded training rows and test rows, and the AUCs of each column alone."""
-    task = table.outcome.task
-    test, copies = split_rows(table.frame, table.y, test_share, seed, task)
-    train, rest = table.frame[~test], table.frame[test]
+    """The encoder, the encoded rows, and the AUCs of each column alone."""
+    task, frame, labels = table.outcome.task, table.frame[~certifying], table.y[~certifying]
+    test, copies = split_rows(frame, labels, test_share, seed, task)
+    train, rest = frame[~test], frame[test]
     if copies:
         table.warnings.append(
             f"{copies} of {len(rest)} test rows are copies of training rows, so the score may be "
             "too high"
         )
     encoder = fitted_encoder(train := without_identifiers(table, train))
-    y, y_test = table.y[~test], table.y[test]
+    y, y_test = labels[~test], labels[test]
     usable = train[list(encoder.columns_)]
     parts = Parts(encoder.transform(train), y, encoder.transform(rest), y_test)
+    if certifying.any():
+        rows = encoder.transform(table.frame[certifying])
+        parts = parts._replace(certify_set=(rows, table.y[certifying]))
     return encoder, parts, single_column_aucs(usable, y, seed, task)
 
 
 def new_classifier(
-    model: str, outcome: Outcome, scoring: Scoring, seed: int = 0, verbose: bool = False
-) -> Any:
+    model: str, outcome: Outcome, scoring: Scoring, seed: int = 0, verbose: bool = False,
+    promise: Promise = Promise(),
+) -> Any:  # fmt: skip
     """A new classifier by its name, for the labels of `classifier_labels`."""
+    given: dict[str, Any] = {
+        "constraints": promise.texts,
+        "confidence_level": promise.confidence_level,
+    }
     positive = 1 if outcome.task == "binary" else None
     metric, average = scoring.metric.name, str(scoring.layout.average)
     if model in MODELS:
         return AnyLossClassifier(
             metric, MODELS[model], average=average, pos_label=positive, random_state=seed,
-            verbose=verbose,
+            verbose=verbose, **given,
         )  # fmt: skip
     from anyloss.boosting import LGBMAnyLossClassifier
 
     return LGBMAnyLossClassifier(
         metric, pos_label=positive, random_state=seed, verbose=-1, deterministic=True,
-        force_col_wise=True, n_jobs=0,
+        force_col_wise=True, n_jobs=0, **given,
     )  # fmt: skip
 
 

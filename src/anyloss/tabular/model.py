@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from anyloss._core.backend import Array
+from anyloss.recipe.constrained import certificate_to_json
 from anyloss.recipe.folder import Writer, load_description, save_folder
 from anyloss.tabular.encoder import Numbers, TableEncoder
 from anyloss.tabular.labels import Outcome
@@ -151,10 +152,11 @@ def _write_metrics(result: Result, path: Path) -> None:
         name: getattr(result, name)
         for name in (
             "model_name", "metric", "average", "score", "interval", "candidates", "facts",
-            "warnings", "settings",
+            "warnings", "settings", "constraints",
         )
     }  # fmt: skip
     stored |= {
+        "certificate": certificate_to_json(result.certificate),
         "outcome": asdict(result.outcome),
         "counts": {name: np.asarray(x).tolist() for name, x in vars(result.counts).items()},
         "baselines": [asdict(x) for x in result.baselines],

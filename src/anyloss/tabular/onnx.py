@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from anyloss._core.backend import Array
 from anyloss._core.outputs import check_output, replacing
 from anyloss.sklearn import AnyLossClassifier
 from anyloss.tabular.encoder import Numbers, Texts
@@ -69,7 +68,7 @@ def export(model: TableModel, path: Path | str) -> None:
         raise ValueError(f"a column must not have the name of an output; got {taken}: rename it")
     graph = Graph()
     task = model.outcome.task
-    value = _decision_value(graph, _encoded(graph, model), model.classifier.layers_, task)
+    value = _decision_value(graph, _encoded(graph, model), model.classifier, task)
     classes = graph.constant(np.array(model.outcome.classes, dtype=object))
     if task == "multiclass":
         graph.add("Gather", classes, graph.add("ArgMax", value, axis=1, keepdims=0), out=LABEL)
@@ -107,8 +106,9 @@ def _one_hot(graph: Graph, name: str, kept: Texts) -> list[str]:
     return found
 
 
-def _decision_value(graph: Graph, rows: str, layers: list[Array], task: str) -> str:
+def _decision_value(graph: Graph, rows: str, classifier: AnyLossClassifier, task: str) -> str:
     """The mean probability of the members, of shape `(rows,)` or `(rows, classes)`."""
+    layers, threshold = classifier.layers_, classifier.threshold_
     values = graph.add("Unsqueeze", rows, graph.constant(np.array([0])))
     for k, (weight, bias) in enumerate(zip(layers[::2], layers[1::2], strict=True)):
         values = graph.add("Relu", values) if k else values
@@ -118,7 +118,25 @@ def _decision_value(graph: Graph, rows: str, layers: list[Array], task: str) -> 
     p = graph.add("Softmax", values, axis=2) if several else graph.add("Sigmoid", values)
     end, binary = graph.constant(np.array([0])), task == "binary"
     mean = graph.add("ReduceMean", p, end, keepdims=0, out="" if binary else VALUE)
-    return graph.add("Squeeze", mean, graph.constant(np.array([1])), out=VALUE) if binary else mean
+    if not binary:
+        return mean
+    column = graph.add("Squeeze", mean, graph.constant(np.array([1])), out=VALUE * (not threshold))
+    return _centred(graph, column, threshold) if threshold else column
+
+
+def _centred(graph: Graph, p: str, threshold: float) -> str:
+    """Probabilities moved so that a threshold of decision values in -1 .. 1 is at 0.5."""
+    least = 1e-300  # as in `recipe.constrained.centred`
+    zero, half, one, two = (graph.constant(np.array(x)) for x in (0.0, 0.5, 1.0, 2.0))
+    decision = graph.add("Sub", graph.add("Mul", p, two), one)
+    away = graph.add("Sub", decision, graph.constant(np.array(threshold)))
+    sides = (
+        graph.add("Div", away, graph.constant(np.array(max(width, least))))
+        for width in (1 - threshold, 1 + threshold)
+    )
+    moved = graph.add("Where", graph.add("Greater", away, zero), *sides)
+    value = graph.add("Mul", graph.add("Add", moved, one), half)
+    return graph.add("Clip", value, zero, one, out=VALUE)
 
 
 def _type(name: str) -> int:

@@ -7,6 +7,7 @@ from typing import Any
 
 from anyloss._core.backend import Array
 from anyloss._core.counts import Counts
+from anyloss.certificates import CertifiedThreshold
 from anyloss.tabular.labels import Outcome
 
 
@@ -92,6 +93,9 @@ class Result:
         warnings (tuple of str): what a reader should know about the data before relying on the
             score.
         settings (dict): the command, the seed, the date and the versions, to repeat the fit.
+        constraints (tuple of str): the constraints. Default: none.
+        certificate (CertifiedThreshold or None): with a confidence level, what is certified about
+            new data. Default: None.
 
     Examples:
         >>> from sklearn.datasets import load_breast_cancer
@@ -123,6 +127,8 @@ class Result:
     facts: dict[str, Any]
     warnings: tuple[str, ...]
     settings: dict[str, Any]
+    constraints: tuple[str, ...] = ()
+    certificate: CertifiedThreshold | None = None
 
 
 @dataclass(frozen=True)
