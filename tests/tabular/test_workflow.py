@@ -32,7 +32,6 @@ from anyloss.tabular.onnx import export
 from anyloss.tabular.options import TableOptions
 from anyloss.tabular.predicting import neutral
 from anyloss.tabular.preparing import prepare_table
-from anyloss.tabular.reading import numbers_in_text
 from anyloss.tabular.result import Comparison
 from anyloss.tabular.scoring import scoring_of
 from anyloss.tabular.splitting import split_rows
@@ -152,15 +151,6 @@ def test_parquet(tmp_path):
     ):
         with pytest.raises(ValueError, match=message):
             read_table(tmp_path / f"{name}.parquet")
-
-
-def test_numbers_with_a_few_other_cells():
-    frame = pd.DataFrame({"pay": ["1", "2"] * 50 + [" ", "?"], "code": ["1", "x"] * 51})
-    assert numbers_in_text(frame) == [
-        "column 'pay': cells that are not numbers are treated as missing (2, such as ' ')"
-    ]
-    assert frame["pay"].sum() == 150
-    assert frame["code"].tolist() == ["1", "x"] * 51
 
 
 # The label, the columns, the test rows
@@ -347,7 +337,7 @@ def test_what_fitting_a_table_gives(fitted):
     assert fitted.interval[0] < fitted.score < fitted.interval[1]
     assert fitted.facts == {
         "rows": 400, "positives": int((frame["left"] == "yes").sum()), "columns": 4, "numbers": 3,
-        "texts": 1, "missing": pytest.approx(frame[["age", "visits", "city", "member"]].isna().mean().mean()),
+        "dates": 0, "texts": 1, "missing": pytest.approx(frame[["age", "visits", "city", "member"]].isna().mean().mean()),
         "train_rows": 400 - tested, "test_rows": tested, "dropped": ["name"],
     }  # fmt: skip
     assert [x.column for x in fitted.importances][:2] == ["age", "city"]
@@ -391,10 +381,17 @@ def test_warnings_about_the_data():
     assert found.facts["dropped"] == ["mail", "nothing", "same"]
 
 
-def test_dates_are_refused_with_a_hint():
-    frame = customers().assign(when=pd.date_range("2020-01-01", periods=400).astype(str))
-    with pytest.raises(ValueError, match="column 'when': .* dates as text.*--drop NAME"):
-        fit_table(frame, "left", model="linear")
+def test_dates_become_features():
+    days = pd.date_range("2020-01-01", periods=400)
+    frame = customers().assign(when=days.strftime("%d.%m.%Y"))
+    frame["left"] = np.where(days.day_of_week == 6, "yes", "no")  # on Sundays
+    result = fit_table(frame, "left", model="mlp")
+    assert result.score > 0.95
+    assert result.importances[0].column == "when"
+    names = result.model.encoder.get_feature_names_out().tolist()
+    assert [x for x in names if x.startswith("when")] == [
+        "when: year", "when: month", "when: weekday", "when: days",
+    ]  # fmt: skip
     with pytest.raises(ValueError, match="model must be one of auto, linear"):
         fit_table(frame, "left", model="forest")
 

@@ -44,6 +44,7 @@ def add_fit(commands: Any) -> None:
         metavar="SHARE",
         help="The share of rows to evaluate the model on. Default: 0.2.",
     )
+    fit.add_argument("--verbose", action="store_true", help="Print how each column was read.")
     fit.add_argument(
         "--log-dir", type=Path, metavar="FOLDER", help="A folder for TensorBoard logs."
     )
@@ -70,7 +71,21 @@ def _run_fit(given: argparse.Namespace, table: dict[str, Any], log_dir: Path | N
     save(result, given.out, {"report.html": lambda path: report.write(result, path)})
     if log_dir is not None:
         write_logs(result, log_dir)
+    if getattr(given, "verbose", False):
+        _print_readings(result.readings)
     _print_result(result, given.out)
+
+
+def _print_readings(readings: Any) -> None:
+    """Print one line for each column: its type, values and gaps, and whether it is used."""
+    for each in readings:
+        rule = f" ({each.rule})" if each.rule else ""
+        extent = f", {each.low} to {each.high}" if each.low else ""
+        use = "" if each.use == "used" else f"; not used: {each.use}"
+        print(
+            f"column {each.name!r}: {each.kind}{rule}{extent}, {each.levels} distinct, "
+            f"{each.gaps + each.unread} of {each.rows} missing, such as {each.example!r}{use}"
+        )
 
 
 def _print_stage(text: str) -> None:

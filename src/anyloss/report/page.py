@@ -15,7 +15,7 @@ from anyloss.report import classes, curves, pictures, words
 from anyloss.tabular.result import Result
 from anyloss.thresholds import best_threshold
 
-MOST_COLUMNS, MOST_DROPPED = 15, 20
+MOST_COLUMNS, MOST_DROPPED, MOST_READINGS = 15, 20, 60
 OTHER_METRICS = (
     "precision", "recall", "specificity", "npv", "f1", "balanced_accuracy", "mcc", "accuracy",
 )  # fmt: skip
@@ -108,6 +108,7 @@ def render(result: Result) -> str:
         baselines=pictures.baselines(result.baselines),
         importances=pictures.importances(result.importances, MOST_COLUMNS),
         dropped=result.facts["dropped"][:MOST_DROPPED],
+        readings=result.readings[:MOST_READINGS],
         most_named=MOST_DROPPED,
         **shown,
     )

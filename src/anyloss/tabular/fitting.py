@@ -116,7 +116,8 @@ def fit_table(
     scoring, facts = options.scoring(table.outcome), _facts(table)
     encoder, parts, aucs = _encoded(table, test_share, seed)
     facts |= {"train_rows": len(parts.y), "test_rows": len(parts.y_test)}
-    facts |= {"dropped": table.dropped + encoder.dropped_}
+    table.leave_out(encoder.dropped_, "constant or empty")
+    facts |= {"dropped": table.dropped}
     fitted = {}
     for name in names:
         stage(f"Fitting the model '{name}'")
@@ -124,7 +125,7 @@ def fit_table(
         fitted[name] = classifier.fit(parts.X, classifier_labels(parts.y, table.outcome))
     candidates = {name: float(x.held_out_score_) for name, x in fitted.items()}
     best = max(candidates, key=lambda x: candidates[x])
-    found = TableModel(encoder, fitted[best], table.outcome, id_column)
+    found = TableModel(encoder, fitted[best], table.outcome, tuple(table.readings), id_column)
     measured = _evaluated(found, best, parts, aucs, scoring, seed, stage)
     warnings = (
         *table.warnings, *_cost_warning(metric), *_warnings(parts, table.outcome, measured, aucs),
@@ -132,8 +133,8 @@ def fit_table(
     )  # fmt: skip
     return Result(
         model=found, model_name=best, metric=metric, average=str(scoring.layout.average),
-        outcome=table.outcome, candidates=candidates if model == "auto" else {}, facts=facts,
-        settings=settings, warnings=warnings, **measured,
+        outcome=table.outcome, readings=found.readings, facts=facts, settings=settings,
+        candidates=candidates if model == "auto" else {}, warnings=warnings, **measured,
     )  # fmt: skip
 
 
@@ -201,15 +202,16 @@ def _settings(source: Any, options: TableOptions, model: str, test_share: float)
 
 
 def _facts(table: PreparedTable) -> dict[str, Any]:
-    numbers = table.frame.select_dtypes(["number", "bool"]).shape[1]
+    kinds = [reading.kind for reading in table.readings if reading.name in table.frame]
     return {
         "rows": len(table.y),
         "positives": table.y.sum(axis=0)
         .astype(int)
         .tolist(),  # a number for each of several classes
         "columns": table.frame.shape[1],
-        "numbers": numbers,
-        "texts": table.frame.shape[1] - numbers,
+        "numbers": kinds.count("numbers"),
+        "dates": kinds.count("dates"),
+        "texts": kinds.count("text"),
         "missing": float(table.frame.isna().to_numpy().mean()),
     }
 

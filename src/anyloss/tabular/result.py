@@ -8,6 +8,7 @@ from typing import Any
 from anyloss._core.backend import Array
 from anyloss._core.counts import Counts
 from anyloss.tabular.labels import Outcome
+from anyloss.tabular.readings import Reading
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,7 @@ class Result:
         average (str): how the metric is averaged over several classes or labels; `"binary"` for two
             classes.
         outcome (Outcome): what the model predicts: the task, the label columns and the classes.
+        readings (tuple of Reading): how each column was read, and whether it is used.
         score (float): the metric of the decisions on the test rows.
         interval (tuple of float): the 95 % interval of the score, from a bootstrap over the test
             rows.
@@ -111,6 +113,7 @@ class Result:
     metric: str
     average: str
     outcome: Outcome
+    readings: tuple[Reading, ...]
     score: float
     interval: tuple[float, float]
     counts: Counts
