@@ -274,7 +274,7 @@ def test_compare_recommends_a_method(folder, capsys, monkeypatch):
     assert main(command) == 0
     shown = capsys.readouterr().out
     assert "Mean f1 over 1 x 2 folds (repeats x folds) of 300 rows" in shown
-    assert "\nRecommendation: use " in shown
+    assert "\nRecommendation: " in shown
     for name in ("SMOTE, tuned threshold", "LightGBM, tuned threshold", "class-weighted"):
         assert name in shown
     (journal,) = folder.glob("data-compare-*.jsonl")

@@ -101,6 +101,7 @@ def _print_warnings(warnings: Any) -> None:
 
 def _print_result(result: Any, out: Path) -> None:
     from anyloss.tabular.columns import listed
+    from anyloss.tabular.verdicts import headline
 
     rarer = "" if result.settings["positive_named"] else " (the rarer class)"
     low, high = result.interval
@@ -127,6 +128,7 @@ def _print_result(result: Any, out: Path) -> None:
             f"  {each.name}: {each.score:.4f} (difference {each.difference:+.4f}, 95 % interval: "
             f"{low:+.4f} to {high:+.4f})"
         )
+    print(headline(result.baselines))
     print(f"Wrote the model to {out}")
     print(f"Wrote the report to {out / 'report.html'}")
 

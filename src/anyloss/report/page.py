@@ -13,6 +13,7 @@ from anyloss.metrics import METRICS, Metric
 from anyloss.metrics import metric as find_metric
 from anyloss.report import classes, curves, pictures, words
 from anyloss.tabular.result import Result
+from anyloss.tabular.verdicts import best_trivial, headline, is_useless
 from anyloss.thresholds import best_threshold
 
 MOST_COLUMNS, MOST_DROPPED, MOST_READINGS = 15, 20, 60
@@ -103,6 +104,9 @@ def render(result: Result) -> str:
         title=title,
         meaning=meaning,
         digits=words.digits_of(result.interval),
+        headline=headline(result.baselines),
+        useless=is_useless(result.baselines),
+        trivial=best_trivial(result.baselines),
         against=words.against_baselines(result),
         training=pictures.training(result.curve, title),
         baselines=pictures.baselines(result.baselines),

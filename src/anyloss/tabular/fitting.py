@@ -35,6 +35,7 @@ from anyloss.tabular.preparing import (
 from anyloss.tabular.result import Result
 from anyloss.tabular.scoring import Scoring, as_columns
 from anyloss.tabular.splitting import split_rows
+from anyloss.tabular.trivial import maximised_by
 
 CANDIDATES = ("linear", "mlp", "lightgbm")
 SEVERAL = ("linear", "mlp")  # the models of several classes and labels
@@ -128,7 +129,9 @@ def fit_table(
     found = TableModel(encoder, fitted[best], table.outcome, tuple(table.readings), id_column)
     measured = _evaluated(found, best, parts, aucs, scoring, seed, stage)
     warnings = (
-        *table.warnings, *_cost_warning(metric), *_warnings(parts, table.outcome, measured, aucs),
+        *table.warnings, *_cost_warning(metric),
+        *_constant_warning(parts.y, table.outcome, scoring),
+        *_warnings(parts, table.outcome, measured, aucs),
         *_dropped_warning(encoder),
     )  # fmt: skip
     return Result(
@@ -278,6 +281,17 @@ def _cost_warning(metric: str) -> list[str]:
         return []
     return [
         f"{metric} increases with mistakes, but the training maximises it: write a cost as 1 - cost"
+    ]
+
+
+def _constant_warning(y: Array, outcome: Outcome, scoring: Scoring) -> list[str]:
+    """A warning if a constant decision has the score of perfect decisions."""
+    constant = maximised_by(y, outcome, scoring)
+    if constant is None:
+        return []
+    return [
+        f"{scoring.metric.name} is as high as it can be for the decision {constant}: use a metric "
+        "that counts both kinds of mistakes, such as f1 or mcc, or a constraint on the other kind"
     ]
 
 

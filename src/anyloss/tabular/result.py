@@ -141,10 +141,14 @@ class Comparison:
         baselines (tuple of Baseline): the mean scores of the usual methods, the simplest first.
             Their intervals use the corrected variance for folds that share rows.
         warnings (tuple of str): what a reader should know about the data.
+        scores (dict): the score of each method on each test fold, the simplest method first and
+            ours, `"anyloss"`, last; then the trivial decisions.
+        folds (int): the number of folds of each repeat.
 
     Examples:
         >>> other = Baseline("cross-entropy, tuned threshold", 0.70, 0.02, (-0.01, 0.05))
-        >>> found = Comparison("f1", 300, 0.72, (other,), ())
+        >>> scores = {other.name: (0.71, 0.69), "anyloss": (0.74, 0.70)}
+        >>> found = Comparison("f1", 300, 0.72, (other,), (), scores, 2)
         >>> [each.name for each in found.baselines if each.interval[0] <= 0]
         ['cross-entropy, tuned threshold']
     """
@@ -154,3 +158,10 @@ class Comparison:
     score: float
     baselines: tuple[Baseline, ...]
     warnings: tuple[str, ...]
+    scores: dict[str, tuple[float, ...]]
+    folds: int
+
+    @property
+    def trivial(self) -> tuple[str, ...]:
+        """The names of the trivial decisions."""
+        return tuple(x.name for x in self.baselines if x.trivial)
