@@ -165,7 +165,8 @@ def bad_tables(tmp_path):
             r"at least 10 rows of each class, .* got fewer of 'd' \(1\): merge these classes",
         ),
         "without": (frame.drop(columns="left"), "there is no column 'left'"),
-        "dates": (frame.assign(on="2020-01-31"), "column 'on': .*--drop NAME"),
+        "dates": (frame.assign(on=["1/2/2020", "3/4/2020"] * 50), "'on': .* month first: .*--drop"),
+        "money": (frame.assign(on=["$5", "€6"] * 50), "'on': the cells have different units"),
         "only-ids": (frame[["key", "left"]], "got only columns that identify the rows"),
         "infinite": (frame.assign(x=[np.inf, *range(99)]), "column 'x': expected finite numbers"),
     }
@@ -245,6 +246,12 @@ def test_empty_columns_and_unique_ids_are_not_used_and_a_warning_names_them(tmp_
     assert "warning: columns that only number the rows are not used: 'row'" in shown
     assert "warning: text columns whose values hardly ever repeat are not used: 'key'" in shown
     assert "warning: columns that are constant or empty are not used: 'nothing'" in shown
+    words = f"fit {tmp_path}/a.csv --target left --model linear --out {tmp_path}/m --verbose"
+    assert main(words.split()) == 0
+    shown = capsys.readouterr().out
+    assert re.search(r"column 'age': numbers, [\d.]+ to [\d.]+, \d+ distinct, 43 of 300 ", shown)
+    assert "column 'row': numbers, 0 to 299, 300 distinct, 0 of 300 missing" in shown
+    assert "such as '0'; not used: only numbers the rows" in shown
 
 
 @pytest.mark.slow("a wide table")
@@ -267,7 +274,7 @@ def test_compare_recommends_a_method(folder, capsys, monkeypatch):
     assert main(command) == 0
     shown = capsys.readouterr().out
     assert "Mean f1 over 1 x 2 folds (repeats x folds) of 300 rows" in shown
-    assert "\nRecommendation: use " in shown
+    assert "\nRecommendation: " in shown
     for name in ("SMOTE, tuned threshold", "LightGBM, tuned threshold", "class-weighted"):
         assert name in shown
     (journal,) = folder.glob("data-compare-*.jsonl")
@@ -377,7 +384,7 @@ def test_predictions_lose_nothing_without_a_warning(folder, capsys):
     assert main(f"{command} --id decision_value".split()) == 2
     error = capsys.readouterr().err
     assert "must not have the name of an output column; got 'decision_value'" in error
-    table["age"] = table["age"].map(lambda x: f"{x} years")
+    table["age"] = [f"{x} {'years' if k % 2 else 'months'}" for k, x in enumerate(table["age"])]
     table.to_csv(source, index=False)
     assert main(command.split()) == 0
     shown = capsys.readouterr().out

@@ -22,11 +22,11 @@ from sklearn.preprocessing import StandardScaler
 import anyloss
 from anyloss.report import curves, render, words, write
 from anyloss.sklearn import AnyLossClassifier
-from anyloss.tabular import Outcome, fit_table
+from anyloss.tabular import Outcome, Reading, fit_table
 from anyloss.tabular.result import Baseline, Importance, Result
 
 SECTIONS = [
-    "answer", "decisions", "threshold", "ranking", "training", "baselines", "columns", "data", "again",
+    "answer", "decisions", "threshold", "ranking", "training", "baselines", "columns", "data", "readings", "again",
 ]  # fmt: skip
 NASTY = {
     "script": "<script>document.title='taken'</script>",
@@ -64,6 +64,10 @@ def result():
         metric="f1",
         average="binary",
         outcome=Outcome("binary", ("diagnosis",), ("benign", "malignant")),
+        readings=(
+            Reading("worst area", "numbers", "unit 'mm2'", 569, 3, 500, "185", "4254", "2019 mm2"),
+            Reading("id", "numbers", "", 569, 0, 569, "1", "569", "1", use="only numbers the rows"),
+        ),
         score=score,
         interval=tuple(np.quantile(ours, [0.025, 0.975])),
         counts=anyloss.counts(y_test, p),
@@ -85,7 +89,7 @@ def result():
         ),
         facts={
             "rows": 569, "train_rows": len(y), "test_rows": len(y_test), "positives": 212,
-            "columns": 30, "numbers": 30, "texts": 0, "missing": 0.0004, "dropped": ["id"],
+            "columns": 30, "numbers": 30, "dates": 0, "texts": 0, "missing": 0.0004, "dropped": ["id"],
         },
         warnings=("column 'worst area' alone nearly determines the label.",),
         settings={
@@ -175,6 +179,8 @@ def test_the_facts_about_the_data_and_how_to_reproduce_the_result(result):
         "30 % of the rows, with both classes in proportion",
         f"anyloss {anyloss.__version__}",
         "The decision value is not a calibrated probability",
+        "worst area numbers unit 'mm2' 2019 mm2 185 to 4254 500 0.5 %",
+        "id not used: only numbers the rows numbers 1 1 to 569 569 0 %",
         "linear chosen 0.830",
     ):
         assert part in text
@@ -394,7 +400,7 @@ def test_a_browser_opens_it(browser, page):
         for word in picture.find_elements("tag name", "text"):
             assert left <= word.rect["x"] <= word.rect["x"] + word.rect["width"] <= right, word.text
     levels = [x.tag_name for x in browser.find_elements("css selector", "h1, h2, h3")]
-    assert levels == ["h1"] + ["h2"] * 8
+    assert levels == ["h1"] + ["h2"] * 9
 
 
 @pytest.mark.parametrize("odd", ["plain", "nasty"])
@@ -487,7 +493,8 @@ def test_the_tables_of_several_classes_are_those_of_scikit_learn(several, task):
         assert f"{title} {' '.join(values)}" in text
     ids = re.findall(r'<(?:header|section) id="(\w+)"', page)
     assert ids == [
-        "answer", "decisions", "averages", "training", "baselines", "columns", "data", "again",
+        "answer", "decisions", "averages", "training", "baselines", "columns", "data", "readings",
+        "again",
     ]  # fmt: skip
     assert "<b>0</b>" not in page.replace("<b>0</b></td>", "")  # the names of classes are escaped
     assert not re.search(r"\b(nan|inf|None)\b", text)

@@ -32,11 +32,16 @@ from anyloss.tabular.onnx import export
 from anyloss.tabular.options import TableOptions
 from anyloss.tabular.predicting import neutral
 from anyloss.tabular.preparing import prepare_table
-from anyloss.tabular.reading import numbers_in_text
 from anyloss.tabular.result import Comparison
 from anyloss.tabular.scoring import scoring_of
 from anyloss.tabular.splitting import split_rows
-from anyloss.tabular.verdicts import corrected_interval, recommendation
+from anyloss.tabular.verdicts import (
+    corrected_interval,
+    headline,
+    is_useless,
+    recommendation,
+    repeats_needed,
+)
 
 METHODS = methods("binary")
 
@@ -152,15 +157,6 @@ def test_parquet(tmp_path):
     ):
         with pytest.raises(ValueError, match=message):
             read_table(tmp_path / f"{name}.parquet")
-
-
-def test_numbers_with_a_few_other_cells():
-    frame = pd.DataFrame({"pay": ["1", "2"] * 50 + [" ", "?"], "code": ["1", "x"] * 51})
-    assert numbers_in_text(frame) == [
-        "column 'pay': cells that are not numbers are treated as missing (2, such as ' ')"
-    ]
-    assert frame["pay"].sum() == 150
-    assert frame["code"].tolist() == ["1", "x"] * 51
 
 
 # The label, the columns, the test rows
@@ -347,7 +343,7 @@ def test_what_fitting_a_table_gives(fitted):
     assert fitted.interval[0] < fitted.score < fitted.interval[1]
     assert fitted.facts == {
         "rows": 400, "positives": int((frame["left"] == "yes").sum()), "columns": 4, "numbers": 3,
-        "texts": 1, "missing": pytest.approx(frame[["age", "visits", "city", "member"]].isna().mean().mean()),
+        "dates": 0, "texts": 1, "missing": pytest.approx(frame[["age", "visits", "city", "member"]].isna().mean().mean()),
         "train_rows": 400 - tested, "test_rows": tested, "dropped": ["name"],
     }  # fmt: skip
     assert [x.column for x in fitted.importances][:2] == ["age", "city"]
@@ -391,10 +387,17 @@ def test_warnings_about_the_data():
     assert found.facts["dropped"] == ["mail", "nothing", "same"]
 
 
-def test_dates_are_refused_with_a_hint():
-    frame = customers().assign(when=pd.date_range("2020-01-01", periods=400).astype(str))
-    with pytest.raises(ValueError, match="column 'when': .* dates as text.*--drop NAME"):
-        fit_table(frame, "left", model="linear")
+def test_dates_become_features():
+    days = pd.date_range("2020-01-01", periods=400)
+    frame = customers().assign(when=days.strftime("%d.%m.%Y"))
+    frame["left"] = np.where(days.day_of_week == 6, "yes", "no")  # on Sundays
+    result = fit_table(frame, "left", model="mlp")
+    assert result.score > 0.95
+    assert result.importances[0].column == "when"
+    names = result.model.encoder.get_feature_names_out().tolist()
+    assert [x for x in names if x.startswith("when")] == [
+        "when: year", "when: month", "when: weekday", "when: days",
+    ]  # fmt: skip
     with pytest.raises(ValueError, match="model must be one of auto, linear"):
         fit_table(frame, "left", model="forest")
 
@@ -603,22 +606,74 @@ def test_columns_of_one_name_are_refused():
         fit_table(frame, "left")
 
 
-def test_the_recommendation():
-    def comparison(*intervals):
-        pairs = zip(METHODS.values(), intervals, strict=False)
-        others = tuple(Baseline(title, 0.5, sum(x) / 2, x) for title, x in pairs)
-        return Comparison("f1", 100, 0.6, others, ())
-
-    better = recommendation(comparison((0.1, 0.2), (0.05, 0.1)))
-    assert better == (
-        "Recommendation: use anyloss. It is better than each of the other methods on this table, "
-        "with a mean score of 0.6000."
+def comparison(scores, trivial=(), folds=5):
+    """A comparison with these scores of each fold."""
+    others = tuple(
+        Baseline(name, float(np.mean(x)), 0.0, (0.0, 0.0), name in trivial)
+        for name, x in scores.items()
+        if name != "anyloss"
     )
-    same = recommendation(comparison((0.1, 0.2), (-0.01, 0.03), (-0.1, 0.1)))
-    assert same.startswith("Recommendation: use cross-entropy, tuned threshold. It is simpler than")
-    assert "+0.0100, 95 % interval: -0.0100 to +0.0300" in same
-    worse = recommendation(comparison((-0.1, 0.2), (-0.2, -0.1)))
-    assert worse.startswith("Recommendation: use cross-entropy, tuned threshold. It is better than")
+    scores = {name: tuple(x) for name, x in scores.items()}
+    return Comparison("f1", 100, float(np.mean(scores["anyloss"])), others, (), scores, folds)
+
+
+def test_the_recommendation():
+    base = np.array([0.6, 0.62, 0.58, 0.61, 0.59])
+    noise = np.array([0.01, -0.01, 0.02, 0.0, -0.02])
+    better = recommendation(comparison({"simple": base, "other": base, "anyloss": base + 0.1}))
+    assert better == "Recommendation: use anyloss, which has the best mean score, 0.7000."
+    same = recommendation(comparison({"simple": base, "anyloss": base + 0.004 + noise}))
+    assert same.startswith("Recommendation: use simple. It is simpler than anyloss, which has the")
+    assert "difference +0.0040, 95 % interval: -0.0" in same
+    # The lowest score was recommended if its interval touched 0.
+    wide = comparison({"simple": base, "tuned": base + 0.045, "anyloss": base + 0.05 + 4 * noise})
+    found = recommendation(wide)
+    assert found.startswith("Recommendation: use tuned. It is simpler than anyloss")
+    unclear = recommendation(comparison({"simple": base, "anyloss": base + 0.05 + 5 * noise}))
+    assert unclear.startswith("Recommendation: use anyloss, which has the best mean score, 0.6500.")
+    assert "cannot decide whether it is better than simple" in unclear
+    assert unclear.endswith(": only more rows would decide.")
+    worse = recommendation(comparison({"simple": base + 0.1, "anyloss": base}))
+    assert worse.startswith("Recommendation: use simple, which has the best mean score")
+    useless = recommendation(
+        comparison({"simple": base, "anyloss": base + noise, "always": base - 0.001}, ("always",))
+    )
+    assert useless.startswith("Recommendation: none. No method is clearly better than the trivial")
+
+
+def test_the_number_of_repeats_that_would_tell():
+    gain = np.array([0.10, 0.02, 0.08, -0.02, 0.07])
+    assert corrected_interval(gain, 5)[0] < 0
+    repeats = repeats_needed(gain, 5)
+    assert corrected_interval(np.tile(gain, repeats), 5)[0] > 0
+    assert corrected_interval(gain[[0, 1, 2, 3, 4] * 3] - 0.01, 5)[0] < 0
+    n, spread = 5 * np.array([repeats - 1, repeats]), gain.std(ddof=1)
+    width = stats.t.ppf(0.975, n - 1) * spread * np.sqrt(1 / n + 1 / 4)
+    assert width[0] > gain.mean() > width[1]
+
+
+def test_labels_by_chance_are_called_so():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(400, 4)), columns=list("abcd"))
+    frame["y"] = rng.random(400) < 0.35
+    result = fit_table(frame, "y", model="linear")
+    assert result.score > 0.4  # which looks like a result
+    assert is_useless(result.baselines)
+    assert headline(result.baselines).startswith(
+        "Do not rely on this model: it is not clearly better than a decision that ignores the "
+        "columns, always 'True' (0."
+    )
+
+
+@pytest.mark.parametrize(
+    ("metric", "constant"),
+    [("recall", "'yes'"), ("specificity", "'no'"), ("f1", None), ("mcc", None), ("accuracy", None)],
+)
+def test_metrics_that_a_constant_decision_maximises_are_named(metric, constant):
+    found = fit_table(customers(200).drop(columns="name"), "left", metric, model="linear").warnings
+    named = [x for x in found if "as high as it can be" in x]
+    assert len(named) == (constant is not None)
+    assert all(f"for the decision always {constant}:" in x for x in named)
 
 
 # Elsewhere

@@ -44,6 +44,7 @@ def add_fit(commands: Any) -> None:
         metavar="SHARE",
         help="The share of rows to evaluate the model on. Default: 0.2.",
     )
+    fit.add_argument("--verbose", action="store_true", help="Print how each column was read.")
     fit.add_argument(
         "--constraint",
         action="append",
@@ -95,7 +96,21 @@ def _run_fit(given: argparse.Namespace, table: dict[str, Any], log_dir: Path | N
     save(result, given.out, {"report.html": lambda path: report.write(result, path)})
     if log_dir is not None:
         write_logs(result, log_dir)
+    if getattr(given, "verbose", False):
+        _print_readings(result.readings)
     _print_result(result, given.out)
+
+
+def _print_readings(readings: Any) -> None:
+    """Print one line for each column: its type, values and gaps, and whether it is used."""
+    for each in readings:
+        rule = f" ({each.rule})" if each.rule else ""
+        extent = f", {each.low} to {each.high}" if each.low else ""
+        use = "" if each.use == "used" else f"; not used: {each.use}"
+        print(
+            f"column {each.name!r}: {each.kind}{rule}{extent}, {each.levels} distinct, "
+            f"{each.gaps + each.unread} of {each.rows} missing, such as {each.example!r}{use}"
+        )
 
 
 def _print_stage(text: str) -> None:
@@ -111,6 +126,7 @@ def _print_warnings(warnings: Any) -> None:
 
 def _print_result(result: Any, out: Path) -> None:
     from anyloss.tabular.columns import listed
+    from anyloss.tabular.verdicts import headline
 
     rarer = "" if result.settings["positive_named"] else " (the rarer class)"
     low, high = result.interval
@@ -138,6 +154,7 @@ def _print_result(result: Any, out: Path) -> None:
             f"  {each.name}: {each.score:.4f} (difference {each.difference:+.4f}, 95 % interval: "
             f"{low:+.4f} to {high:+.4f})"
         )
+    print(headline(result.baselines))
     print(f"Wrote the model to {out}")
     print(f"Wrote the report to {out / 'report.html'}")
 

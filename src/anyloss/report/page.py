@@ -13,9 +13,10 @@ from anyloss.metrics import METRICS, Metric
 from anyloss.metrics import metric as find_metric
 from anyloss.report import classes, curves, pictures, promises, words
 from anyloss.tabular.result import Result
+from anyloss.tabular.verdicts import best_trivial, headline, is_useless
 from anyloss.thresholds import best_threshold
 
-MOST_COLUMNS, MOST_DROPPED = 15, 20
+MOST_COLUMNS, MOST_DROPPED, MOST_READINGS = 15, 20, 60
 OTHER_METRICS = (
     "precision", "recall", "specificity", "npv", "f1", "balanced_accuracy", "mcc", "accuracy",
 )  # fmt: skip
@@ -103,11 +104,15 @@ def render(result: Result) -> str:
         title=title,
         meaning=meaning,
         digits=words.digits_of(result.interval),
+        headline=headline(result.baselines),
+        useless=is_useless(result.baselines),
+        trivial=best_trivial(result.baselines),
         against=words.against_baselines(result),
         training=pictures.training(result.curve, title),
         baselines=pictures.baselines(result.baselines),
         importances=pictures.importances(result.importances, MOST_COLUMNS),
         dropped=result.facts["dropped"][:MOST_DROPPED],
+        readings=result.readings[:MOST_READINGS],
         most_named=MOST_DROPPED,
         **shown,
     )

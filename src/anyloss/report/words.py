@@ -172,7 +172,8 @@ def against_baselines(result: Result) -> str:
     """What the best baseline means for the choice of a model."""
     if not result.baselines:
         return "The model was not compared with baselines."
-    best = max(result.baselines, key=lambda baseline: baseline.score)
+    trained = [x for x in result.baselines if not x.trivial]
+    best = max(trained or result.baselines, key=lambda baseline: baseline.score)
     title = f"{name(best.name)} ({number(best.score)})"
     gap = f"the difference is {difference(best)}"
     return {

@@ -12,6 +12,7 @@ from anyloss.tabular.labels import Outcome
 from anyloss.tabular.model import TableModel, load, save
 from anyloss.tabular.predicting import predict_table
 from anyloss.tabular.reading import read_table
+from anyloss.tabular.readings import Reading
 from anyloss.tabular.result import Baseline, Comparison, Importance, Result
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "Comparison",
     "Importance",
     "Outcome",
+    "Reading",
     "Result",
     "TableEncoder",
     "TableModel",

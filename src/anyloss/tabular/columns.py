@@ -132,8 +132,7 @@ def holds_identifiers(texts: Any) -> bool:
 def _dates_error(name: str, what: str, example: Any) -> ValueError:
     return ValueError(
         f"column {name!r}: expected numbers, booleans or text; got {what}, such as "
-        f"{str(example)!r}: convert them to numbers (age in days, year, month, weekday), or drop "
-        "the column"
+        f"{str(example)!r}: convert them with pandas.to_datetime, or drop the column"
     )
 
 

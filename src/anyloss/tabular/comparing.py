@@ -36,9 +36,8 @@ from anyloss.tabular.result import Baseline, Comparison
 from anyloss.tabular.scoring import Scoring, as_columns
 from anyloss.tabular.splitting import sample_rows
 from anyloss.tabular.trivial import COPIES, trivial_decisions
-from anyloss.tabular.verdicts import corrected_interval
+from anyloss.tabular.verdicts import OURS, corrected_interval
 
-OURS = "anyloss"
 RULES = {
     "binary": "tuned threshold",
     "multiclass": "tuned decision rule",
@@ -151,7 +150,9 @@ def compare_table(
         found = [row for unit in units for row in kept.results[json.dumps(unit)]]
     ours = float(_scores(found, OURS).mean())
     compared = _baselines(found, folds, table.outcome.task)
-    return Comparison(metric, len(y), ours, compared, tuple(table.warnings))
+    scores = _fold_scores(found, table.outcome.task)
+    warnings = tuple(table.warnings)
+    return Comparison(metric, len(y), ours, compared, warnings, scores, folds)
 
 
 class _Job(NamedTuple):
@@ -231,6 +232,14 @@ def _trivial(job: _Job, test: Array) -> Iterator[dict[str, Any]]:
 
 def _scores(found: list[dict[str, Any]], method: str) -> Array:
     return np.array([row["score"] for row in found if row["method"] == method])
+
+
+def _fold_scores(found: list[dict[str, Any]], task: str) -> dict[str, tuple[float, ...]]:
+    """The scores of each method by its title, the simplest first, ours last, then trivial ones."""
+    titles = {**methods(task), OURS: OURS}
+    titles |= {x["method"]: x["title"] for x in found if x["method"].startswith(TRIVIAL)}
+    scores = {title: _scores(found, method) for method, title in titles.items()}
+    return {title: tuple(x.tolist()) for title, x in scores.items() if len(x)}
 
 
 def _baselines(found: list[dict[str, Any]], folds: int, task: str) -> tuple[Baseline, ...]:

@@ -15,6 +15,7 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from anyloss._core.backend import Array
 from anyloss.tabular.columns import as_frame, listed, refuse_dates_and_identifiers, values_of
+from anyloss.tabular.dates import as_dates, date_parts, is_dates
 
 RARE = "infrequent_sklearn"  # the name that scikit-learn's OneHotEncoder gives this column
 
@@ -33,17 +34,31 @@ class Texts(NamedTuple):
     rare: bool  # whether all other values share one more column
 
 
+class Dates(NamedTuple):
+    """The encoding of a column of dates."""
+
+    first: str  # from which days are counted
+    parts: tuple[str, ...]  # those of `dates.PARTS` that differ between rows
+    medians: tuple[float, ...]  # replace missing values
+    gaps: bool  # whether `fit` saw missing values
+
+
+Kept = Numbers | Dates | Texts
+
+
 class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Encode a data frame of numbers, booleans and text as a matrix of numbers.
+    """Encode a data frame of numbers, booleans, dates and text as a matrix of numbers.
 
     Numbers and booleans keep their value. A missing value is replaced by the median, and a column
     `missingindicator_<name>` marks it, if there were missing values in `fit`. Text and categories
     are one-hot encoded: one column `<name>=<value>` of 0 and 1 per value, where a missing value
     counts as a value. A column with `max_categories` values or more gets `max_categories` columns,
     the last of which is shared by the rarest values. A value that `fit` has not seen is treated as
-    a rare one; if there is no such column, it is 0 in all columns.
+    a rare one; if there is no such column, it is 0 in all columns. Dates become the columns
+    `<name>: year`, `month`, `weekday` (Monday is 0), `days` (since the first date) and `hour`, of
+    which constant ones are left out.
 
-    Columns that are constant or empty are dropped. Dates, identifiers, free text, infinite numbers
+    Columns that are constant or empty are dropped. Dates in text, identifiers, infinite numbers
     and columns of mixed types raise an error that names the column and what to do about it.
 
     Fitted attributes: `dropped_` (the names of the dropped columns), `columns_` (the encoding of
@@ -91,8 +106,12 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(
                 f"max_categories must be an integer of at least 2, or None; got {most!r}"
             )
-        frame, found = as_frame(X), dict[str, Numbers | Texts]()
+        frame, found = as_frame(X), dict[str, Kept]()
         for name, series in frame.items():
+            if is_dates(series):
+                if series.nunique(dropna=False) > 1:
+                    found[name] = _dates(as_dates(series))
+                continue
             values = values_of(name, series)
             gaps = pd.isna(values)
             present = values[~gaps]
@@ -111,14 +130,16 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             )
         return self._keep(list(frame), found)
 
-    def _keep(self, names: list[str], found: dict[str, Numbers | Texts]) -> Self:
+    def _keep(self, names: list[str], found: dict[str, Kept]) -> Self:
         self.dropped_: list[str] = [name for name in names if name not in found]
         self.feature_names_in_ = np.array(names, dtype=object)
         self.n_features_in_ = len(names)
-        self.columns_ = {
-            name: found[name] for name in names if isinstance(found.get(name), Numbers)
+        self.columns_: dict[str, Kept] = {
+            name: found[name]
+            for kind in (Numbers, Dates, Texts)
+            for name in names
+            if isinstance(found.get(name), kind)
         }
-        self.columns_ |= {name: found[name] for name in names if name in found}
         return self
 
     def transform(self, X: Any) -> Array:
@@ -149,6 +170,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         for k, (name, _) in enumerate(outputs):
             places.setdefault(name, []).append(k)
         for name, kept in self.columns_.items():
+            if isinstance(kept, Dates):
+                _write_dates(name, frame[name], kept, encoded, places[name])
+                continue
             values = values_of(name, frame[name])
             _check_kind(name, values, kept, frame[name])
             if isinstance(kept, Numbers):
@@ -175,6 +199,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         yield from ((name, name) for name in numbers)
         yield from ((name, f"missingindicator_{name}") for name, x in numbers.items() if x.gaps)
         for name, kept in self.columns_.items():
+            if isinstance(kept, Dates):
+                yield from ((name, f"{name}: {part}") for part in kept.parts)
+                if kept.gaps:
+                    yield name, f"missingindicator_{name}"
             if isinstance(kept, Texts):
                 for value in kept.values:
                     yield name, f"{name} is missing" if value is None else f"{name}={value}"
@@ -226,7 +254,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         columns = {name: kept._asdict() for name, kept in self.columns_.items()}
         for kept in columns.values():
-            kept |= {"values": list(kept["values"])} if "values" in kept else {}
+            kept |= {key: list(x) for key, x in kept.items() if isinstance(x, tuple)}
         names = self.feature_names_in_.tolist()
         return {"max_categories": self.max_categories, "names": names, "columns": columns}
 
@@ -240,12 +268,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         Returns:
             TableEncoder: a fitted encoder.
         """
-        found: dict[str, Numbers | Texts] = {
-            name: Numbers(float(kept["median"]), bool(kept["gaps"]))
-            if "median" in kept
-            else Texts(tuple(kept["values"]), bool(kept["rare"]))
-            for name, kept in stored["columns"].items()
-        }
+        found = {name: _from_json(kept) for name, kept in stored["columns"].items()}
         return cls(max_categories=stored["max_categories"])._keep(stored["names"], found)
 
 
@@ -277,6 +300,38 @@ def for_tables(classifier: Any, **encoder_parameters: Any) -> Pipeline:
     return make_pipeline(TableEncoder(**encoder_parameters), classifier)
 
 
+def _from_json(kept: dict[str, Any]) -> Kept:
+    if "median" in kept:
+        return Numbers(float(kept["median"]), bool(kept["gaps"]))
+    if "first" in kept:
+        medians = tuple(map(float, kept["medians"]))
+        return Dates(str(kept["first"]), tuple(kept["parts"]), medians, bool(kept["gaps"]))
+    return Texts(tuple(kept["values"]), bool(kept["rare"]))
+
+
+def _dates(dates: Any) -> Dates:
+    """The first date, and the parts that differ between rows, with their medians."""
+    first = dates.min().floor("D")
+    found = {name: x[~np.isnan(x)] for name, x in date_parts(dates, first).items()}
+    kept = {name: float(np.median(x)) for name, x in found.items() if np.ptp(x) > 0}
+    kept = kept or {"days": 0.0}  # one date, and gaps
+    return Dates(first.isoformat(), tuple(kept), tuple(kept.values()), bool(dates.isna().any()))
+
+
+def _write_dates(name: str, given: Any, kept: Dates, encoded: Array, places: list[int]) -> None:
+    if not is_dates(given) and given.notna().any():
+        raise ValueError(
+            f"column {name!r}: expected dates, as in fit; got dtype {given.dtype}, such as "
+            f"{given.dropna().iloc[0]!r}: convert them with pandas.to_datetime"
+        )
+    dates = as_dates(given)
+    parts = date_parts(dates, pd.Timestamp(kept.first))
+    for at, part, median in zip(places, kept.parts, kept.medians, strict=False):
+        encoded[:, at] = np.where(dates.isna(), median, parts[part])
+    if kept.gaps:
+        encoded[:, places[-1]] = dates.isna()
+
+
 def _texts(present: Array, gaps: int, most: int | None) -> Texts:
     """The most frequent values in alphabetical order, a missing value last.
 
@@ -294,7 +349,7 @@ def _texts(present: Array, gaps: int, most: int | None) -> Texts:
     return Texts(tuple(known[k] for k in kept), True)
 
 
-def _check_kind(name: str, values: Array, kept: Numbers | Texts, given: Any) -> None:
+def _check_kind(name: str, values: Array, kept: Kept, given: Any) -> None:
     numbers = isinstance(kept, Numbers)
     if (values.dtype == np.float64) != numbers and not pd.isna(values).all():
         raise ValueError(

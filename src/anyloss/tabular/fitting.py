@@ -39,6 +39,7 @@ from anyloss.tabular.promises import set_aside
 from anyloss.tabular.result import Result
 from anyloss.tabular.scoring import Scoring, as_columns
 from anyloss.tabular.splitting import split_rows
+from anyloss.tabular.trivial import maximised_by
 from anyloss.thresholds import Infeasible
 
 CANDIDATES = ("linear", "mlp", "lightgbm")
@@ -134,21 +135,24 @@ def fit_table(
     certifying = set_aside(table, promise, seed, options.positive is not None)
     encoder, parts, aucs = _encoded(table, certifying, test_share, seed)
     facts |= {"train_rows": len(parts.y), "test_rows": len(parts.y_test)}
-    facts |= {"dropped": table.dropped + encoder.dropped_}
+    table.leave_out(encoder.dropped_, "constant or empty")
+    facts |= {"dropped": table.dropped}
     fitted = _fitted(names, parts, table.outcome, scoring, promise, seed, verbose, stage)
     candidates = {name: float(x.held_out_score_) for name, x in fitted.items()}
     best = max(candidates, key=lambda x: candidates[x])
-    found = TableModel(encoder, fitted[best], table.outcome, id_column)
+    found = TableModel(encoder, fitted[best], table.outcome, tuple(table.readings), id_column)
     measured = _evaluated(found, best, parts, aucs, scoring, promise, seed, stage)
     warnings = (
-        *table.warnings, *_cost_warning(metric), *_warnings(parts, table.outcome, measured, aucs),
+        *table.warnings, *_cost_warning(metric),
+        *_constant_warning(parts.y, table.outcome, scoring),
+        *_warnings(parts, table.outcome, measured, aucs),
         *_dropped_warning(encoder),
     )  # fmt: skip
     return Result(
         model=found, model_name=best, metric=metric, average=str(scoring.layout.average),
-        outcome=table.outcome, candidates=candidates if model == "auto" else {}, facts=facts,
-        settings=settings, warnings=warnings, constraints=tuple(promise.texts or ()),
-        certificate=fitted[best].certificate_, **measured,
+        outcome=table.outcome, readings=found.readings, facts=facts, settings=settings,
+        candidates=candidates if model == "auto" else {}, warnings=warnings,
+        constraints=tuple(promise.texts or ()), certificate=fitted[best].certificate_, **measured,
     )  # fmt: skip
 
 
@@ -241,15 +245,16 @@ def _settings(
 
 
 def _facts(table: PreparedTable) -> dict[str, Any]:
-    numbers = table.frame.select_dtypes(["number", "bool"]).shape[1]
+    kinds = [reading.kind for reading in table.readings if reading.name in table.frame]
     return {
         "rows": len(table.y),
         "positives": table.y.sum(axis=0)
         .astype(int)
         .tolist(),  # a number for each of several classes
         "columns": table.frame.shape[1],
-        "numbers": numbers,
-        "texts": table.frame.shape[1] - numbers,
+        "numbers": kinds.count("numbers"),
+        "dates": kinds.count("dates"),
+        "texts": kinds.count("text"),
         "missing": float(table.frame.isna().to_numpy().mean()),
     }
 
@@ -324,6 +329,17 @@ def _cost_warning(metric: str) -> list[str]:
         return []
     return [
         f"{metric} increases with mistakes, but the training maximises it: write a cost as 1 - cost"
+    ]
+
+
+def _constant_warning(y: Array, outcome: Outcome, scoring: Scoring) -> list[str]:
+    """A warning if a constant decision has the score of perfect decisions."""
+    constant = maximised_by(y, outcome, scoring)
+    if constant is None:
+        return []
+    return [
+        f"{scoring.metric.name} is as high as it can be for the decision {constant}: use a metric "
+        "that counts both kinds of mistakes, such as f1 or mcc, or a constraint on the other kind"
     ]
 
 

@@ -37,8 +37,10 @@ def single_column_aucs(frame: Any, y: Array, seed: int, task: str = "binary") ->
 
 
 def _aucs(series: Any, y: Array, halves: Array) -> Array:
-    if series.dtype.kind in "biuf":
-        ranks = rankdata(series.to_numpy(float, na_value=-np.inf))
+    if series.dtype.kind in "biufM":
+        dates = series.dtype.kind == "M"  # the smallest integer is a missing date
+        values = series.astype("int64") if dates else series.to_numpy(float, na_value=-np.inf)
+        ranks = rankdata(values)
         found = np.array([_auc(ranks, labels) for labels in y.T])
     else:
         codes, values = pd.factorize(series, use_na_sentinel=False)

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from anyloss._core.backend import Array
 from anyloss.recipe.constrained import certificate_to_json
 from anyloss.recipe.folder import Writer, load_description, save_folder
-from anyloss.tabular.encoder import Numbers, TableEncoder
+from anyloss.tabular.encoder import TableEncoder
 from anyloss.tabular.labels import Outcome
-from anyloss.tabular.reading import numbers_in_text
+from anyloss.tabular.readings import Reading, apply_reading, reading_from_json, unread_warning
 from anyloss.tabular.result import Result
 
 KIND = "TableModel"
@@ -32,6 +33,7 @@ class TableModel:
         classifier (estimator): the fitted classifier of encoded rows. Its classes are 0 and 1, or
             the numbers of the classes.
         outcome (Outcome): what the model predicts: the task, the label columns and the classes.
+        readings (tuple of Reading): how the columns are read.
         id_column (str or None): the column that identifies the rows. It is not a feature.
 
     Examples:
@@ -49,6 +51,7 @@ class TableModel:
     encoder: TableEncoder
     classifier: Any
     outcome: Outcome
+    readings: tuple[Reading, ...]
     id_column: str | None = None
 
     def columns(self, kind: type | None = None) -> list[str]:
@@ -79,11 +82,28 @@ class TableModel:
             array: numbers from 0 to 1, of shape (n_samples,) for two classes, else
             (n_samples, n_classes).
         """
-        frame = frame[[x for x in self.columns() if x in frame]].copy(deep=False)
-        for text in numbers_in_text(frame, self.columns(Numbers)):
-            if on_warning is not None:
-                on_warning(text)
+        frame = self.read(frame, on_warning)
         return decision_values(self.classifier, self.encoder.transform(frame), self.outcome.task)
+
+    def read(self, frame: Any, on_warning: Callable[[str], None] | None = None) -> Any:
+        """The columns that the model needs, read as in the table that it was fitted to.
+
+        Args:
+            frame (DataFrame): the rows. Columns are matched by name.
+            on_warning (callable, optional): a callback, as in `decision_values`.
+
+        Returns:
+            DataFrame: columns of numbers, dates and text.
+        """
+        needed, columns = set(self.columns()), {}
+        for reading in self.readings:
+            if reading.name in needed and reading.name in frame:
+                series = frame[reading.name]
+                columns[reading.name], unread = apply_reading(reading, series)
+                if unread and on_warning is not None:
+                    found = replace(reading, unread=unread)
+                    on_warning(unread_warning(found, columns[reading.name], series))
+        return pd.DataFrame(columns, index=frame.index)
 
     def decide(self, values: Array) -> Array:
         """The labels that follow from decision values.
@@ -138,6 +158,7 @@ def save(result: Result, path: Path | str, extras: Mapping[str, Writer] | None =
         "classifier": type(model.classifier).__name__,
         "encoder": model.encoder.to_json(),
         "outcome": asdict(model.outcome),
+        "readings": [x.to_json() for x in model.readings],
         "id_column": model.id_column,
         "metric": result.metric,
         "average": result.average,
@@ -204,7 +225,8 @@ def load(path: Path | str) -> TableModel:
         kept = stored["outcome"]
         outcome = Outcome(kept["task"], tuple(kept["targets"]), tuple(kept["classes"]))
         encoder = TableEncoder.from_json(stored["encoder"])
-        return TableModel(encoder, kind.load(folder), outcome, stored["id_column"])
+        readings = tuple(map(reading_from_json, stored["readings"]))
+        return TableModel(encoder, kind.load(folder), outcome, readings, stored["id_column"])
     except (KeyError, TypeError) as error:
         raise ValueError(
             f"{path} is not a complete model folder ({error!r}): fit and save the model again"

@@ -17,7 +17,7 @@ import numpy as np
 
 from anyloss._core.outputs import check_output, replacing
 from anyloss.sklearn import AnyLossClassifier
-from anyloss.tabular.encoder import Numbers, Texts
+from anyloss.tabular.encoder import Dates, Numbers, Texts
 from anyloss.tabular.model import TableModel
 
 OPSET = 21  # Equal takes strings since 19
@@ -63,6 +63,10 @@ def export(model: TableModel, path: Path | str) -> None:
             "only linear models and networks can be exported to ONNX; got a model of trees: fit "
             "with --model linear or mlp, or convert the library's own files in the model folder"
         )
+    if dates := model.columns(Dates):
+        raise ValueError(
+            f"columns of dates cannot be exported to ONNX; got {dates}: fit without them (--drop)"
+        )
     taken = [name for name in (LABEL, VALUE) if name in model.columns()]
     if taken:
         raise ValueError(f"a column must not have the name of an output; got {taken}: rename it")
@@ -91,7 +95,7 @@ def _encoded(graph: Graph, model: TableModel) -> str:
             numbers.append(graph.add("Where", empty, graph.constant([[kept.median]]), name))
             if kept.gaps:
                 gaps.append(graph.add("Cast", empty, to=_type("DOUBLE")))
-        else:
+        elif isinstance(kept, Texts):
             texts += _one_hot(graph, name, kept)
     return graph.add("Concat", *numbers, *gaps, *texts, axis=1)
 

@@ -99,9 +99,12 @@ def predict_table(
             f"the id column must not have the name of an output column; got {taken[0]!r}: rename it"
         )
     wanted, texts = [*model.columns(), *ids], [*model.columns(Texts), *ids]
+    written = [x.name for x in model.readings if x.was_text and x.kind != "text"]
     done = 0
     with replacing(out) as place, _ROWS[out.suffix](place, ids, *outputs) as write:
-        for part in read_parts(source, rows, columns=wanted, texts=texts, names=ids, **options):
+        for part in read_parts(
+            source, rows, columns=wanted, texts=texts, written=written, names=ids, **options
+        ):
             values = model.decision_values(part, on_warning)
             found = {name: part[name].to_numpy() for name in ids}
             for names, array in zip(outputs, (model.decide(values), values), strict=True):

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import difflib
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from anyloss._core.backend import Array
-from anyloss.tabular.columns import check_distinct, holds_dates, holds_identifiers, listed
+from anyloss.tabular.columns import check_distinct, holds_identifiers, listed
 from anyloss.tabular.encoder import TableEncoder
 from anyloss.tabular.labels import Outcome, read_labels
 from anyloss.tabular.options import TableOptions
-from anyloss.tabular.reading import numbers_in_text, read_table
+from anyloss.tabular.reading import read_table
+from anyloss.tabular.readings import Reading, read_columns
 
+IDENTIFIES = "values hardly ever repeat"
 FEW = 50  # a score of fewer positive rows is uncertain
 
 
@@ -27,8 +30,17 @@ class PreparedTable:
     frame: Any
     y: Array  # (n,) for two classes, else (n, classes)
     outcome: Outcome
+    readings: list[Reading]  # of all columns but the labels
     dropped: list[str]
     warnings: list[str]
+
+    def leave_out(self, names: Sequence[str], why: str) -> None:
+        """Keep that columns are not used, and why; the example of an identifier is a person."""
+        self.dropped.extend(names)
+        for k, reading in enumerate(self.readings):
+            if reading.name in names:
+                example = "" if why == IDENTIFIES else reading.example
+                self.readings[k] = replace(reading, use=why, example=example)
 
 
 def load_table(source: Any, options: TableOptions) -> PreparedTable:
@@ -69,12 +81,14 @@ def prepare_table(frame: Any, options: TableOptions) -> PreparedTable:
         raise ValueError(
             f"expected feature columns besides {listed(targets)}; got none: drop fewer columns"
         )
-    warnings += numbers_in_text(frame)
+    frame, readings, more = read_columns(frame, frame.attrs.get("decimal", "."))
     numbered = [name for name in frame if _numbers_rows(name, frame[name])]
     if numbered:
-        warnings.append(f"columns that only number the rows are not used: {listed(numbered)}")
+        more.append(f"columns that only number the rows are not used: {listed(numbered)}")
     frame = frame.drop(columns=numbered)
-    return PreparedTable(frame, y, outcome, [*dict.fromkeys(others), *numbered], warnings)
+    table = PreparedTable(frame, y, outcome, readings, list(dict.fromkeys(others)), warnings + more)
+    table.leave_out(numbered, "only numbers the rows")
+    return table
 
 
 def check_column(name: str, frame: Any) -> None:
@@ -97,7 +111,7 @@ def without_identifiers(table: PreparedTable, train: Any) -> Any:
     """The training rows without identifiers; the table gets a warning about them."""
     found = identifiers(train)
     if found:
-        table.dropped.extend(found)
+        table.leave_out(found, IDENTIFIES)
         table.warnings.append(
             f"text columns whose values hardly ever repeat are not used: {listed(found)}"
         )
@@ -105,7 +119,7 @@ def without_identifiers(table: PreparedTable, train: Any) -> Any:
 
 
 def identifiers(train: Any) -> list[str]:
-    """Text columns whose values hardly ever repeat, except dates, which the encoder refuses.
+    """Text columns whose values hardly ever repeat.
 
     >>> names = [f"customer {k}" for k in range(60)]
     >>> identifiers(pd.DataFrame({"city": ["Rome", "Oslo"] * 30, "name": names}))
@@ -117,7 +131,6 @@ def identifiers(train: Any) -> list[str]:
         for name in texts
         if pd.api.types.infer_dtype(present := texts[name].dropna()) == "string"
         and holds_identifiers(present)
-        and not holds_dates(present)
     ]
     if len(found) == train.shape[1]:
         raise ValueError("expected feature columns; got only columns that identify the rows")

@@ -1,7 +1,7 @@
 """CSV and Parquet files as data frames; the encoding and the separator are detected.
 
-A file is read as a whole for fitting and in parts for predicting, by the same rules. A text column
-in which nearly all cells are numbers becomes a column of numbers, with a warning about the others.
+A file is read as a whole for fitting and in parts for predicting, by the same rules. What pandas
+would misread is left as text for `anyloss.tabular.readings`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-import numpy as np
 import pandas as pd
 
 from anyloss.tabular.columns import check_distinct
@@ -29,7 +28,7 @@ MISSING = (
     "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN",
     "<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null",
 )  # fmt: skip
-NUMBER_SHARE = 0.9  # a text column with this share of numbers becomes a column of numbers
+SAMPLE_ROWS = 2000
 
 
 class Form(NamedTuple):
@@ -39,6 +38,7 @@ class Form(NamedTuple):
     separator: str
     decimal: str
     names: list[str]
+    written: list[str]  # the columns whose numbers pandas would misread
 
 
 def read_table(
@@ -92,6 +92,7 @@ def read_parts(
     *,
     columns: Sequence[str] | None = None,
     texts: Sequence[str] = (),
+    written: Sequence[str] | None = None,
     names: Sequence[str] = (),
     separator: str | None = None,
     encoding: str | None = None,
@@ -99,7 +100,9 @@ def read_parts(
     """Read a file in parts of so many rows, or as one part if `rows` is None.
 
     `columns` are the columns to read (None for all), and the columns `texts` stay text. In a CSV
-    file the columns `names` stay text too, and only their empty cells are missing values.
+    file the columns `written` (None: those whose numbers pandas would misread) and `names` stay
+    text too; of `names`, only the empty cells are missing values. The attribute "decimal" of a part
+    is the decimal separator of the file.
     """
     path = Path(path)
     _check_file(path)
@@ -109,10 +112,11 @@ def read_parts(
     form = find_form(path, separator, encoding)
     _check_names(path, form.names)
     wanted = form.names if columns is None else [x for x in form.names if x in set(columns)]
+    texts = [*texts, *names, *(form.written if written is None else written)]
     options = {
         "sep": form.separator, "encoding": form.encoding, "decimal": form.decimal,
         "skipinitialspace": True, "index_col": False, "names": form.names, "header": 0,
-        "dtype": {name: "str" for name in (*texts, *names) if name in form.names},
+        "dtype": {name: "str" for name in texts if name in form.names},
         "na_values": {name: [""] if name in names else MISSING for name in form.names},
         "keep_default_na": False, "low_memory": False,
     }  # fmt: skip
@@ -122,6 +126,7 @@ def read_parts(
             for part in found:
                 if len(part):
                     empty = False
+                    part.attrs["decimal"] = form.decimal
                     yield part[wanted]
     except (pd.errors.ParserError, UnicodeError) as error:
         raise _unreadable(path, form.encoding, form.separator, error) from None
@@ -162,7 +167,7 @@ def find_form(path: Path, separator: str | None = None, encoding: str | None = N
     lines = lines[:-1] if len(sample) == SAMPLE and len(lines) > 1 else lines
     found = separator or _separator(lines)
     rows = _rows(lines, found)
-    decimal = "," if found != "," and _has_decimal_commas(rows[1:]) else "."
+    decimal = "," if _has_decimal_commas(rows[1:]) else "."
     names = [name.strip() or f"column {k}" for k, name in enumerate(rows[0], 1)] if rows else []
     longest = max(map(len, rows), default=0)
     if longest > len(names):
@@ -170,7 +175,11 @@ def find_form(path: Path, separator: str | None = None, encoding: str | None = N
             f"{path} has rows of {longest} fields but {len(names)} column names (separator "
             f"{found!r}): name every column, or set the separator (--separator)"
         )
-    return Form(encoding, found, decimal, names)
+    cells = _rows(lines, found, SAMPLE_ROWS)[1:]
+    written = [
+        x for k, x in enumerate(names) if _is_misread([r[k] for r in cells if k < len(r)], decimal)
+    ]
+    return Form(encoding, found, decimal, names, written)
 
 
 def _unreadable(path: Path, encoding: str, separator: str | None, error: Exception) -> ValueError:
@@ -229,12 +238,29 @@ def _separator(lines: list[str]) -> str:
 
 
 def _has_decimal_commas(rows: list[list[str]]) -> bool:
+    """Whether more cells have a decimal comma than a decimal point; three digits may be a group."""
     cells = [cell for row in rows for cell in row]
     commas, points = (
-        sum(re.fullmatch(rf"[-+]?\d+{mark}\d+", cell) is not None for cell in cells)
+        sum(
+            re.fullmatch(rf"[-+]?\d+{mark}(\d{{1,2}}|\d{{4,}})", cell) is not None for cell in cells
+        )
         for mark in (",", r"\.")
     )
     return commas > points
+
+
+def _is_misread(cells: list[str], decimal: str) -> bool:
+    """Whether pandas would read codes with leading zeros as numbers, or thousands as decimals.
+
+    >>> _is_misread(["7.295", "950"], "."), _is_misread(["7.295", "9.5"], ".")
+    (True, False)
+    """
+    cells = [cell.strip() for cell in cells]
+    if any(re.fullmatch(r"0\d+", cell) for cell in cells):
+        return True
+    marked = [cell for cell in cells if decimal in cell]
+    group = rf"[-+]?[1-9]\d{{0,2}}({re.escape(decimal)}\d{{3}})+"
+    return bool(marked) and all(re.fullmatch(group, cell) for cell in marked)
 
 
 def _check_names(path: Path, names: list[str]) -> None:
@@ -266,39 +292,3 @@ def _parquet_parts(
                 yield part.astype({x: "string" for x in texts if x in part})
     except pyarrow.ArrowInvalid as error:
         raise ValueError(f"{path} cannot be read as Parquet: {error}") from None
-
-
-def numbers_in_text(frame: Any, names: Sequence[str] | None = None) -> list[str]:
-    """Convert text columns that hold numbers, in place; the warnings name the cells that do not.
-
-    By default these are the columns in which at least nine cells in ten are numbers; otherwise all
-    columns of `names`, whatever they hold.
-
-    >>> frame = pd.DataFrame({"pay": ["1.5"] * 19 + ["?"], "city": ["Rome"] * 20})
-    >>> numbers_in_text(frame)
-    ["column 'pay': cells that are not numbers are treated as missing (1, such as '?')"]
-    >>> float(frame["pay"].sum())
-    28.5
-    """
-    warnings = []
-    for name in frame.select_dtypes(["object", "string"]).columns:
-        if names is not None and name not in names:
-            continue
-        present = frame[name].dropna()
-        sample = present.iloc[:1000]
-        if pd.api.types.infer_dtype(sample) != "string":
-            continue
-        likely = pd.to_numeric(sample, errors="coerce").notna().mean() > NUMBER_SHARE / 2
-        if names is None and not likely:
-            continue
-        found = pd.to_numeric(present, errors="coerce").replace([np.inf, -np.inf], np.nan)
-        lost = present[found.isna()]
-        if names is None and len(lost) > (1 - NUMBER_SHARE) * len(present):
-            continue
-        frame[name] = found.astype(float).reindex(frame.index)
-        if len(lost):
-            warnings.append(
-                f"column {name!r}: cells that are not numbers are treated as missing ({len(lost)}, "
-                f"such as {lost.iloc[0][:40]!r})"
-            )
-    return warnings

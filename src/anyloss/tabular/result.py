@@ -9,6 +9,7 @@ from anyloss._core.backend import Array
 from anyloss._core.counts import Counts
 from anyloss.certificates import CertifiedThreshold
 from anyloss.tabular.labels import Outcome
+from anyloss.tabular.readings import Reading
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,7 @@ class Result:
         average (str): how the metric is averaged over several classes or labels; `"binary"` for two
             classes.
         outcome (Outcome): what the model predicts: the task, the label columns and the classes.
+        readings (tuple of Reading): how each column was read, and whether it is used.
         score (float): the metric of the decisions on the test rows.
         interval (tuple of float): the 95 % interval of the score, from a bootstrap over the test
             rows.
@@ -115,6 +117,7 @@ class Result:
     metric: str
     average: str
     outcome: Outcome
+    readings: tuple[Reading, ...]
     score: float
     interval: tuple[float, float]
     counts: Counts
@@ -144,10 +147,14 @@ class Comparison:
         baselines (tuple of Baseline): the mean scores of the usual methods, the simplest first.
             Their intervals use the corrected variance for folds that share rows.
         warnings (tuple of str): what a reader should know about the data.
+        scores (dict): the score of each method on each test fold, the simplest method first and
+            ours, `"anyloss"`, last; then the trivial decisions.
+        folds (int): the number of folds of each repeat.
 
     Examples:
         >>> other = Baseline("cross-entropy, tuned threshold", 0.70, 0.02, (-0.01, 0.05))
-        >>> found = Comparison("f1", 300, 0.72, (other,), ())
+        >>> scores = {other.name: (0.71, 0.69), "anyloss": (0.74, 0.70)}
+        >>> found = Comparison("f1", 300, 0.72, (other,), (), scores, 2)
         >>> [each.name for each in found.baselines if each.interval[0] <= 0]
         ['cross-entropy, tuned threshold']
     """
@@ -157,3 +164,10 @@ class Comparison:
     score: float
     baselines: tuple[Baseline, ...]
     warnings: tuple[str, ...]
+    scores: dict[str, tuple[float, ...]]
+    folds: int
+
+    @property
+    def trivial(self) -> tuple[str, ...]:
+        """The names of the trivial decisions."""
+        return tuple(x.name for x in self.baselines if x.trivial)

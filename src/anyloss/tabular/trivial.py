@@ -37,6 +37,22 @@ def trivial_decisions(y: Array, outcome: Outcome, scoring: Scoring, seed: int) -
     return list(make[outcome.task](y, outcome, scoring, seed))
 
 
+def maximised_by(y: Array, outcome: Outcome, scoring: Scoring) -> str | None:
+    """The constant decision with the score of perfect decisions; None if there is none.
+
+    >>> from anyloss.tabular.scoring import scoring_of
+    >>> outcome = Outcome("binary", ("left",), ("no", "yes"))
+    >>> y = np.repeat([1.0, 0.0], [3, 7])
+    >>> [maximised_by(y, outcome, scoring_of(x, "binary", 1)) for x in ("recall", "f1")]
+    ["always 'yes'", None]
+    """
+    perfect = scoring.score(y, y)
+    for each in trivial_decisions(y, outcome, scoring, 0):
+        if not each.random and scoring.score(y, each.decide(len(y))) >= perfect - 1e-12:
+            return each.name
+    return None
+
+
 def _rng(seed: int) -> np.random.Generator:
     """A generator of its own: simulated labels may come from one of the same seed."""
     return np.random.default_rng((seed, COPIES))
