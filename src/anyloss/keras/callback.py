@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import keras
@@ -20,8 +21,9 @@ class RefineCallback(keras.callbacks.Callback):  # type: ignore[misc]
 
     It is passed twice, `compile(loss=callback.loss)` and `fit(callbacks=[callback])`. Its loss is
     `start_loss` before `at_epoch`, and that of `anyloss.torch.refine` from then on, with the class
-    shares of the validation rows. At the end the model gets the best weights on these rows: the
-    refined ones, their mean with those of the start (moving statistics too), or the start.
+    shares of the validation rows but without running counts. At the end the model gets the refined
+    weights, or if these are worse than the start on the validation rows, their mean with those of
+    the start (moving statistics too), or the start.
 
     Args:
         metric (str, callable or Metric): a name, a formula or a function of `tp, fn, fp, tn`.
@@ -30,7 +32,7 @@ class RefineCallback(keras.callbacks.Callback):  # type: ignore[misc]
         at_epoch (int): the first epoch for the metric, counted from 0. Default: 0.
         from_logits (bool): whether the model returns logits, not probabilities. Default: False.
         average (str): how several classes or labels are combined, as in `AnyLoss`.
-        step (Step, optional): the step of the soft decisions. Default: `Amplified(20)`.
+        step (Step, optional): the step of the soft decisions. Default: `Uniform()`.
         cross_entropy (float): the factor of the cross-entropy. Default: 0.1.
 
     Raises:
@@ -64,18 +66,22 @@ class RefineCallback(keras.callbacks.Callback):  # type: ignore[misc]
         if self.selection is None and epoch >= self.at_epoch:
             p = self.model.predict(self.x, verbose=0)
             self.target = read_target(p, *self.labels, metric=self.metric, average=self.average)
-            self.selection = Selection(start := self._judged())
-            self.loss.refined = refined_from(self.target, start.threshold)
+            z = self._logits(self.x)
+            threshold = self.target.averaged_offsets(z)
+            self.selection = Selection(self._candidate(z, threshold))
+            self.loss.refined = refined_from(self.target, threshold)
             self.model.make_train_function(force=True)  # a compiled one has the start loss
             self.model.make_test_function(force=True)
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         if self.selection is not None:
-            self.selection.offer(self._judged())
+            self.selection.offer(
+                self._candidate(self._logits(self.x), self.selection.start.threshold)
+            )
 
     def on_train_end(self, logs: Any = None) -> None:
         if self.selection is not None:
-            self.share, chosen = self.selection.choose(self._mean)
+            self.share, chosen = self.selection.choose(self._tried(self.selection))
             self.model.set_weights(chosen.weights)
             self.threshold_, self.end_score = chosen.threshold, chosen.scores.hard
             self.start_score = self.selection.start.scores.hard
@@ -90,10 +96,18 @@ class RefineCallback(keras.callbacks.Callback):  # type: ignore[misc]
             p = ops.convert_to_numpy(as_logits(p, self.target.layout.task))
         return p.reshape(len(p), -1)
 
-    def _judged(self) -> Candidate:
-        return Candidate(self.model.get_weights(), *self.target.best_rule(self._logits(self.x)))
+    def _candidate(self, z: Array, threshold: Array) -> Candidate:
+        return Candidate(self.model.get_weights(), threshold, self.target.scores_at(z, threshold))
 
-    def _mean(self, start: Candidate, best: Candidate) -> Candidate:
-        pairs = zip(start.weights, best.weights, strict=True)
-        self.model.set_weights([(a + b) / 2 if b.dtype.kind == "f" else b for a, b in pairs])
-        return self._judged()
+    def _tried(self, selection: Selection) -> Iterator[tuple[float, Candidate]]:
+        """The refined weights and their mean with the start, with each of their thresholds."""
+        start, refined = selection.start, selection.refined
+        if refined is None:
+            return
+        pairs = zip(start.weights, refined.weights, strict=True)
+        mean = [(a + b) / 2 if b.dtype.kind == "f" else b for a, b in pairs]
+        for share, weights in ((1.0, refined.weights), (0.5, mean)):
+            self.model.set_weights(weights)
+            z = self._logits(self.x)
+            for threshold in self.target.resampled_offsets(z).rules(start.threshold):
+                yield share, self._candidate(z, threshold)

@@ -15,7 +15,7 @@ from anyloss.keras.loss import AnyLoss
 from anyloss.metrics import Metric, MetricSpec
 from anyloss.metrics import metric as find_metric
 from anyloss.recipe.target import Target, new_target
-from anyloss.steps import Amplified, Step
+from anyloss.steps import Step
 
 
 def as_logits(p: Array, task: str) -> Array:
@@ -64,7 +64,6 @@ class SwitchedLoss(keras.losses.Loss):  # type: ignore[misc]
     ) -> None:  # fmt: skip
         super().__init__(name="loss")
         self.start_loss, self.from_logits, self.factor = start_loss, from_logits, cross_entropy
-        step = step or Amplified(20.0)
         self.metric_loss = AnyLoss(metric, step=step, average=average, from_logits=True)
         self.refined: Refined | None = None
 

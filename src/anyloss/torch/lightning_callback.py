@@ -10,7 +10,7 @@ from torch import nn
 
 from anyloss._core.choices import PerSample, Task
 from anyloss.metrics import Metric, MetricSpec
-from anyloss.steps import Amplified, Step
+from anyloss.steps import Step
 from anyloss.torch.loss import AnyLoss
 from anyloss.torch.recipe import Refinement
 from anyloss.torch.refined import RefinedModule
@@ -34,7 +34,7 @@ class RefineCallback(lightning.Callback):
         task (str): what the shapes mean if they have two readings, as in `AnyLoss`.
         per_sample (bool or str): whether the metric is computed for each map. Default: False.
         ignore_index (int, optional): the label of positions that do not count.
-        step (Step, optional): the step of the soft decisions. Default: `Amplified(20)`.
+        step (Step, optional): the step of the soft decisions. Default: `Uniform()`.
         cross_entropy (float): the factor of the class-weighted cross-entropy. Default: 0.1.
 
     Raises:
@@ -56,7 +56,7 @@ class RefineCallback(lightning.Callback):
         ignore_index: int | None = None, step: Step | None = None, cross_entropy: float = 0.1,
     ) -> None:  # fmt: skip
         self.loss = AnyLoss(
-            metric, step=step or Amplified(20.0), average=average, task=task,
+            metric, step=step, average=average, task=task,
             per_sample=per_sample, ignore_index=ignore_index,
         )  # fmt: skip
         self.at_epoch, self.criterion = at_epoch, criterion

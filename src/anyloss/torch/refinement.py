@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from anyloss._core.choices import PerSample, Task
 from anyloss._progress import stage_progress
 from anyloss.metrics import Metric, MetricSpec
-from anyloss.steps import Amplified, Step
+from anyloss.steps import Step
 from anyloss.torch.checkpoints import Checkpoint, is_first_rank
 from anyloss.torch.loss import AnyLoss
 from anyloss.torch.recipe import Refinement
@@ -149,7 +149,7 @@ def refine(
             "copied; got both. Use ensemble=False"
         )
     loss = AnyLoss(
-        metric, step=step or Amplified(20.0), average=average, task=task, per_sample=per_sample,
+        metric, step=step, average=average, task=task, per_sample=per_sample,
         ignore_index=ignore_index,
     )  # fmt: skip
     core = Refinement(
@@ -202,7 +202,7 @@ class _Loop:
                 score = math.nan
                 if name == "metric":
                     with stage.average.applied() if stage.average else nullcontext():
-                        score = core.end_epoch()
+                        score = core.end_epoch(only_better=patience is not None)
             except NotFiniteError:
                 if name != "metric" or ranks(True, None) > 1:
                     raise
