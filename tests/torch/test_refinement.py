@@ -201,7 +201,8 @@ def test_forward_is_finite_and_keeps_the_sign_at_the_extremes():
 
 def test_a_multiclass_ensemble_is_the_log_of_the_mean_probability():
     x, y = blobs(classes=3, shares=[0.7, 0.2, 0.1])
-    refined = quick(linear(3), [(x, y)], ensemble=True)
+    refined = quick(linear(3), [(x, y)], ensemble=True, epochs=20)
+    assert refined.share == 0.5
     mean = sum(member(x).detach().softmax(1) for member in refined.members) / 2
     torch.testing.assert_close((refined(x) + refined.threshold_).exp(), mean)
     expected = (mean.log() - refined.threshold_).argmax(1)
@@ -408,7 +409,9 @@ def test_on_epoch_receives_both_stages():
         received.append(epoch)
         starts.append(model(valid[0])[:, 0].detach())
 
-    refined = quick(model, [(x, y)], start_epochs=2, valid=[valid], on_epoch=on_epoch)
+    refined = quick(
+        model, [(x, y)], start="cross-entropy", start_epochs=2, valid=[valid], on_epoch=on_epoch
+    )
     assert [each[:2] for each in received] == [
         ("cross-entropy", 1), ("cross-entropy", 2), *(("metric", k) for k in (1, 2, 3, 4)),
     ]  # fmt: skip

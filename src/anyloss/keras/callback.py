@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import keras
@@ -10,20 +10,19 @@ import numpy as np
 from keras import ops
 
 from anyloss._core.backend import Array
-from anyloss.keras.switched import SwitchedLoss, as_logits, read_target, refined_from
+from anyloss.keras import switched
 from anyloss.metrics import Metric, MetricSpec
-from anyloss.recipe.selection import Candidate, Selection
+from anyloss.recipe.selection import Selection
 from anyloss.steps import Step
 
 
 class RefineCallback(keras.callbacks.Callback):  # type: ignore[misc]
-    """A callback of Keras that trains for a metric from some epoch on, and keeps the best weights.
+    """A callback of Keras that trains for a metric from some epoch on, as `torch.refine` does.
 
     It is passed twice, `compile(loss=callback.loss)` and `fit(callbacks=[callback])`. Its loss is
-    `start_loss` before `at_epoch`, and that of `anyloss.torch.refine` from then on, with the class
-    shares of the validation rows but without running counts. At the end the model gets the refined
-    weights, or if these are worse than the start on the validation rows, their mean with those of
-    the start (moving statistics too), or the start.
+    `start_loss` before `at_epoch`, and that of `refine` from then on, with the class shares of the
+    validation rows, without running counts. At the end the model has the refined weights, or if
+    these are worse on the validation rows, their mean with the start (and its statistics), or it.
 
     Args:
         metric (str, callable or Metric): a name, a formula or a function of `tp, fn, fp, tn`.
@@ -57,7 +56,7 @@ class RefineCallback(keras.callbacks.Callback):  # type: ignore[misc]
         self.x, *self.labels = validation_data
         self.at_epoch, self.metric, self.average = at_epoch, metric, average
         self.selection: Selection | None = None
-        self.loss = SwitchedLoss(
+        self.loss = switched.SwitchedLoss(
             start_loss, metric, step=step, average=average, from_logits=from_logits,
             cross_entropy=cross_entropy,
         )  # fmt: skip
@@ -65,23 +64,26 @@ class RefineCallback(keras.callbacks.Callback):  # type: ignore[misc]
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         if self.selection is None and epoch >= self.at_epoch:
             p = self.model.predict(self.x, verbose=0)
-            self.target = read_target(p, *self.labels, metric=self.metric, average=self.average)
+            how = {"metric": self.metric, "average": self.average}
+            self.target = switched.read_target(p, *self.labels, **how)
             z = self._logits(self.x)
-            threshold = self.target.averaged_offsets(z)
-            self.selection = Selection(self._candidate(z, threshold))
-            self.loss.refined = refined_from(self.target, threshold)
+            start = switched.candidate(self.model, self.target, z, self.target.averaged_offsets(z))
+            self.selection = Selection(start)
+            self.loss.refined = switched.refined_from(self.target, start.threshold)
             self.model.make_train_function(force=True)  # a compiled one has the start loss
             self.model.make_test_function(force=True)
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         if self.selection is not None:
-            self.selection.offer(
-                self._candidate(self._logits(self.x), self.selection.start.threshold)
-            )
+            weights = self.model.get_weights()
+            self.selection.refined = self.selection.start._replace(weights=weights)
 
     def on_train_end(self, logs: Any = None) -> None:
         if self.selection is not None:
-            self.share, chosen = self.selection.choose(self._tried(self.selection))
+            found = switched.tried(
+                self.model, self.target, partial(self._logits, self.x), self.selection
+            )
+            self.share, chosen = self.selection.choose(found)
             self.model.set_weights(chosen.weights)
             self.threshold_, self.end_score = chosen.threshold, chosen.scores.hard
             self.start_score = self.selection.start.scores.hard
@@ -93,21 +95,5 @@ class RefineCallback(keras.callbacks.Callback):  # type: ignore[misc]
     def _logits(self, x: Array) -> Array:
         p = np.asarray(self.model.predict(x, verbose=0), dtype=float)
         if not self.loss.from_logits:
-            p = ops.convert_to_numpy(as_logits(p, self.target.layout.task))
+            p = ops.convert_to_numpy(switched.as_logits(p, self.target.layout.task))
         return p.reshape(len(p), -1)
-
-    def _candidate(self, z: Array, threshold: Array) -> Candidate:
-        return Candidate(self.model.get_weights(), threshold, self.target.scores_at(z, threshold))
-
-    def _tried(self, selection: Selection) -> Iterator[tuple[float, Candidate]]:
-        """The refined weights and their mean with the start, with each of their thresholds."""
-        start, refined = selection.start, selection.refined
-        if refined is None:
-            return
-        pairs = zip(start.weights, refined.weights, strict=True)
-        mean = [(a + b) / 2 if b.dtype.kind == "f" else b for a, b in pairs]
-        for share, weights in ((1.0, refined.weights), (0.5, mean)):
-            self.model.set_weights(weights)
-            z = self._logits(self.x)
-            for threshold in self.target.resampled_offsets(z).rules(start.threshold):
-                yield share, self._candidate(z, threshold)

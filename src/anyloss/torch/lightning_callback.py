@@ -21,9 +21,10 @@ class RefineCallback(lightning.Callback):
 
     The module's `forward` returns logits, and its `training_step` calls the criterion, an attribute
     of the module. From `at_epoch` on this is the loss for the metric. After each epoch the
-    validation loader of the Trainer is scored, and at the end the module gets the best weights: the
-    refined ones, their mean with those of the start, or the start. The optimizer and everything
-    else are the user's. The state is saved in Lightning's checkpoints.
+    validation loader of the Trainer is scored, and at the end the module gets the refined weights,
+    or if they are worse than the start on the validation rows, their mean with those of the start,
+    or the start. The optimizer and everything else are the user's. The state is saved in
+    Lightning's checkpoints.
 
     Args:
         metric (str, callable or Metric): a name, a formula or a function of `tp, fn, fp, tn`.

@@ -32,9 +32,10 @@ class RefineCallback(TrainerCallback):
 
     It is passed twice, `Trainer(..., compute_loss_func=callback.loss, callbacks=[callback])`. Its
     loss is the cross-entropy before `at_epoch` and that of `refine` from then on. After each epoch
-    the validation batches are scored, and at the end the model gets the best weights: the refined
-    ones, their mean with those of the start, or the start. `average_tokens_across_devices` must be
-    off and `gradient_accumulation_steps` 1, as for every loss of counts.
+    the validation batches are scored, and at the end the model gets the refined weights, or if they
+    are worse than the start on these batches, their mean with those of the start, or the start.
+    `average_tokens_across_devices` must be off and `gradient_accumulation_steps` 1, as for every
+    loss of counts.
 
     Args:
         metric (str, callable or Metric): a name, a formula or a function of `tp, fn, fp, tn`.
