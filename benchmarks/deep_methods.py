@@ -26,7 +26,7 @@ GAMMA = 2.0  # of the focal loss
 ALPHA, BETA = 0.3, 0.7  # of Tversky: the weights of false positives and false negatives
 MARGIN, SCALE, DEFERRED, EFFECTIVE = 0.5, 30.0, 0.8, 0.9999  # of LDAM-DRW, as its authors use them
 SMOOTH = 1e-5  # of Dice and Tversky, as in MONAI
-REFINED = 1 / 3  # of the epochs
+REFINED = 5 / 6  # of the epochs
 TAUS = np.linspace(0, 2, 21)  # factors of the log prior
 CUTS = np.linspace(-8, 8, 65)  # thresholds per image
 PIXELS = 50_000  # at most, to find offsets of several classes
@@ -326,7 +326,8 @@ METHODS = {
     "loss + 0.1 CE, memory": for_metric(memory=0.98, cross_entropy=SHARE),
     "refine": refined(cross_entropy),
     "refine, weighted start": refined(weighted_cross_entropy),
-    "refine, ensemble": refined(cross_entropy, ensemble=True),
+    "refine, balanced softmax start": refined(balanced_softmax)._replace(**ROWS),
+    "refine, ensemble": refined(weighted_cross_entropy, ensemble=True),
 }
 
 

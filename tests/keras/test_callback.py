@@ -5,9 +5,8 @@ import numpy as np
 import pytest
 from sklearn.metrics import f1_score
 
-import anyloss
 from anyloss.keras import AnyLoss, RefineCallback
-from anyloss.steps import Amplified
+from anyloss.recipe.target import new_target
 
 
 def rows(n=300, seed=0, classes=2):
@@ -68,10 +67,11 @@ def test_the_loss_is_switched_in_compiled_functions_too():
     z, z_valid = (model.predict(each, verbose=0)[:, 0] for each in (x, x_valid))
     softplus = np.logaddexp(0, z)
     assert losses[:2] == pytest.approx([np.mean(softplus - y * z)] * 2, rel=1e-5)
-    best = anyloss.best_threshold(y_valid, z_valid.astype(float), "f1")
-    assert callback.start_score == pytest.approx(best.score)
-    metric = AnyLoss("f1", step=Amplified(20.0), from_logits=True)
-    moved, share = z - best.threshold, y_valid.mean()
+    target = new_target(y_valid, "f1", "binary")
+    at = target.averaged_offsets(z_valid.astype(float)[:, None]).item()
+    assert callback.start_score == pytest.approx(f1_score(y_valid, z_valid > at))
+    metric = AnyLoss("f1", from_logits=True)
+    moved, share = z - at, y_valid.mean()
     each = np.where(y == 1, np.logaddexp(0, -moved) / share, np.logaddexp(0, moved) / (1 - share))
     expected = float(metric(y, moved.astype("float32"))) + 0.3 * each.mean() / 2
     assert losses[2:] == pytest.approx([expected] * 2, rel=1e-4)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import f1_score
 
-from anyloss.recipe.target import new_target
+from anyloss.recipe.target import Resampled, new_target
 
 
 def rows(n=200, seed=0):
@@ -65,3 +65,43 @@ def test_a_class_that_no_draw_has_gets_its_best_offset():
     z, y = np.arange(8.0)[:, None], np.zeros(8)
     target = new_target(y, "f1", "binary")
     assert target.averaged_offsets(z) == target.offsets(z)[0]
+
+
+def test_offsets_are_moved_towards_those_trained_by_how_much_the_resamples_vary():
+    """By hand: the variance of the offsets around those trained is what the resamples leave."""
+    draws = np.array([[1.0, 3.0, np.nan], [2.0, 9.0, np.nan], [3.0, 6.0, 4.0]])
+    trained = np.array([0.0, 1.0, 7.0])
+    found = Resampled(np.array([2.5, 5.0, 4.0]), draws, relative=False)
+    np.testing.assert_allclose(found.mean, [2.0, 6.0, 4.0])
+    spread = np.mean([2.0**2 - 1.0, 5.0**2 - 9.0])  # the third class has one resample only
+    expected = [2 * spread / (spread + 1), 1 + 5 * spread / (spread + 9), 7.0]
+    np.testing.assert_allclose(found.towards(trained), expected)
+    np.testing.assert_allclose(found.towards(np.array([1.5, 5.0, 4.0])), [1.5, 5.0, 4.0])
+    assert [each[0] for each in found.rules(trained)] == [expected[0], 2.0, 2.5]
+    single = Resampled(np.array([2.5]), draws[:1, :1], relative=False)
+    assert single.towards(trained[:1]) == single.mean  # one resample shows no variance
+
+
+def test_only_differences_of_the_offsets_of_classes_count():
+    rng = np.random.default_rng(0)
+    draws, best = rng.normal(size=(15, 4)), rng.normal(size=4)
+    trained = rng.normal(size=4) + 2
+    one = Resampled(best, draws, relative=True).towards(trained)
+    moves = rng.normal(size=(15, 1))
+    other = Resampled(best, draws + moves, relative=True).towards(trained + 5)
+    np.testing.assert_allclose(one - one[0], other - other[0])
+
+
+def test_with_many_rows_the_resamples_decide():
+    for n, least, most in ((100, 0.0, 0.9), (20_000, 0.98, 1.0)):
+        z, y = rows(n)
+        found = new_target(y, "f1", "binary").resampled_offsets(z)
+        trained = found.mean - 1.0
+        assert least <= (found.towards(trained) - trained).item() <= most
+
+
+def test_a_label_that_no_row_has_gets_the_offset_it_was_trained_at():
+    z, y = np.random.default_rng(0).normal(size=(100, 2)), np.zeros((100, 2))
+    y[:, 0] = z[:, 0] > 0.5
+    found = new_target(y, "f1", "multilabel").resampled_offsets(z)
+    assert found.towards(np.array([0.0, 0.25]))[1] == 0.25

@@ -201,7 +201,8 @@ def test_forward_is_finite_and_keeps_the_sign_at_the_extremes():
 
 def test_a_multiclass_ensemble_is_the_log_of_the_mean_probability():
     x, y = blobs(classes=3, shares=[0.7, 0.2, 0.1])
-    refined = quick(linear(3), [(x, y)], ensemble=True)
+    refined = quick(linear(3), [(x, y)], ensemble=True, epochs=20)
+    assert refined.share == 0.5
     mean = sum(member(x).detach().softmax(1) for member in refined.members) / 2
     torch.testing.assert_close((refined(x) + refined.threshold_).exp(), mean)
     expected = (mean.log() - refined.threshold_).argmax(1)
@@ -380,15 +381,16 @@ def test_the_class_shares_are_those_of_all_batches_and_the_history_is_the_soft_s
         module, batches, "f1", epochs=1, step=Amplified(7.0), cross_entropy=0.3, ensemble=True,
         optimizer=lambda p: torch.optim.SGD(p, lr=0.05), on_epoch=received.append,
     )  # fmt: skip
-    loss, positives = AnyLoss("f1", step=Amplified(7.0)), y.sum()
+    loss, positives = AnyLoss("f1", step=Amplified(7.0), memory=0.5), y.sum()
     each = torch.where(y == 1, 200 / positives, 200 / (400 - positives))
     optimizer = torch.optim.SGD(hand.parameters(), lr=0.05)
     for rows, labels, share in zip(x.split(200), y.split(200), each.split(200), strict=True):
         optimizer.zero_grad()
         z = hand(rows)[:, 0] - at
-        scores.append(loss.soft_score(z, labels).item())
+        missing = loss(z, labels)  # of the counts so far, half of them kept in each of two batches
+        scores.append(1 - missing.item())
         entropy = F.binary_cross_entropy_with_logits(z, labels, share)
-        (loss(z, labels) + 0.3 * entropy).backward()
+        (missing + 0.3 * entropy).backward()
         optimizer.step()
     assert refined.share == 0.5
     torch.testing.assert_close(refined.members[1].weight, hand.weight)
@@ -401,8 +403,14 @@ def test_the_class_shares_are_those_of_all_batches_and_the_history_is_the_soft_s
 def test_on_epoch_receives_both_stages():
     x, y = rare()
     received = []
+    model, valid, starts = linear(), rare(seed=1), []
+
+    def on_epoch(epoch):
+        received.append(epoch)
+        starts.append(model(valid[0])[:, 0].detach())
+
     refined = quick(
-        linear(), [(x, y)], start_epochs=2, valid=[rare(seed=1)], on_epoch=received.append
+        model, [(x, y)], start="cross-entropy", start_epochs=2, valid=[valid], on_epoch=on_epoch
     )
     assert [each[:2] for each in received] == [
         ("cross-entropy", 1), ("cross-entropy", 2), *(("metric", k) for k in (1, 2, 3, 4)),
@@ -413,8 +421,9 @@ def test_on_epoch_receives_both_stages():
     assert received == refined.history
     assert received[-1].value > received[2].value
     assert np.isnan(received[0].score)
-    if refined.share == 1.0:
-        assert max(each.score for each in received[2:]) == refined.end_score
+    at = anyloss.best_threshold(valid[1].numpy(), starts[1].numpy(), "f1").threshold
+    scores = [f1_score(valid[1], z > at) for z in starts[2:]]  # at the threshold of the start
+    assert [each.score for each in received[2:]] == pytest.approx(scores)
 
 
 class Named(nn.Module):
@@ -472,7 +481,7 @@ def test_small_and_large_types_of_floats():
 def test_state_dict_round_trip(kind):
     x, y = rare() if kind == "binary" else blobs(classes=3)
     out = 1 if kind == "binary" else 3
-    refined = quick(linear(out), [(x, y)], ensemble=True)
+    refined = quick(linear(out), [(x, y)], ensemble=True, epochs=20)
     file = io.BytesIO()
     torch.save(refined.state_dict(), file)
     file.seek(0)
@@ -873,7 +882,12 @@ def test_the_threshold_of_resampled_rows_is_used():
     x, y = rare()
     refined = quick(linear(), [(x, y)], valid=[(x, y)])
     logits = refined.members[0](x).detach().double().numpy()
-    expected = new_target(y.numpy(), "f1", "binary").averaged_offsets(logits)
-    assert refined.threshold_.item() == pytest.approx(expected.item(), rel=1e-5)
+    start = quick(linear(), [(x, y)], valid=[(x, y)], epochs=0)
+    target = new_target(y.numpy(), "f1", "binary")
+    found, trained = target.resampled_offsets(logits), start.threshold_.double().numpy()
+    averaged = target.averaged_offsets(start.members[0](x).detach().double().numpy())
+    assert trained == pytest.approx(averaged, rel=1e-5)
+    assert refined.share == 1.0
+    assert refined.threshold_.item() == pytest.approx(found.towards(trained).item(), rel=1e-5)
     assert refined.end_score == pytest.approx(f1_score(y, refined.predict(x)))
     assert refined.end_score >= refined.start_score

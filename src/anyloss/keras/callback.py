@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import keras
@@ -9,19 +10,19 @@ import numpy as np
 from keras import ops
 
 from anyloss._core.backend import Array
-from anyloss.keras.switched import SwitchedLoss, as_logits, read_target, refined_from
+from anyloss.keras import switched
 from anyloss.metrics import Metric, MetricSpec
-from anyloss.recipe.selection import Candidate, Selection
+from anyloss.recipe.selection import Selection
 from anyloss.steps import Step
 
 
 class RefineCallback(keras.callbacks.Callback):  # type: ignore[misc]
-    """A callback of Keras that trains for a metric from some epoch on, and keeps the best weights.
+    """A callback of Keras that trains for a metric from some epoch on, as `torch.refine` does.
 
     It is passed twice, `compile(loss=callback.loss)` and `fit(callbacks=[callback])`. Its loss is
-    `start_loss` before `at_epoch`, and that of `anyloss.torch.refine` from then on, with the class
-    shares of the validation rows. At the end the model gets the best weights on these rows: the
-    refined ones, their mean with those of the start (moving statistics too), or the start.
+    `start_loss` before `at_epoch`, and that of `refine` from then on, with the class shares of the
+    validation rows, without running counts. At the end the model has the refined weights, or if
+    these are worse on the validation rows, their mean with the start (and its statistics), or it.
 
     Args:
         metric (str, callable or Metric): a name, a formula or a function of `tp, fn, fp, tn`.
@@ -30,7 +31,7 @@ class RefineCallback(keras.callbacks.Callback):  # type: ignore[misc]
         at_epoch (int): the first epoch for the metric, counted from 0. Default: 0.
         from_logits (bool): whether the model returns logits, not probabilities. Default: False.
         average (str): how several classes or labels are combined, as in `AnyLoss`.
-        step (Step, optional): the step of the soft decisions. Default: `Amplified(20)`.
+        step (Step, optional): the step of the soft decisions. Default: `Uniform()`.
         cross_entropy (float): the factor of the cross-entropy. Default: 0.1.
 
     Raises:
@@ -55,7 +56,7 @@ class RefineCallback(keras.callbacks.Callback):  # type: ignore[misc]
         self.x, *self.labels = validation_data
         self.at_epoch, self.metric, self.average = at_epoch, metric, average
         self.selection: Selection | None = None
-        self.loss = SwitchedLoss(
+        self.loss = switched.SwitchedLoss(
             start_loss, metric, step=step, average=average, from_logits=from_logits,
             cross_entropy=cross_entropy,
         )  # fmt: skip
@@ -63,19 +64,26 @@ class RefineCallback(keras.callbacks.Callback):  # type: ignore[misc]
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         if self.selection is None and epoch >= self.at_epoch:
             p = self.model.predict(self.x, verbose=0)
-            self.target = read_target(p, *self.labels, metric=self.metric, average=self.average)
-            self.selection = Selection(start := self._judged())
-            self.loss.refined = refined_from(self.target, start.threshold)
+            how = {"metric": self.metric, "average": self.average}
+            self.target = switched.read_target(p, *self.labels, **how)
+            z = self._logits(self.x)
+            start = switched.candidate(self.model, self.target, z, self.target.averaged_offsets(z))
+            self.selection = Selection(start)
+            self.loss.refined = switched.refined_from(self.target, start.threshold)
             self.model.make_train_function(force=True)  # a compiled one has the start loss
             self.model.make_test_function(force=True)
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         if self.selection is not None:
-            self.selection.offer(self._judged())
+            weights = self.model.get_weights()
+            self.selection.refined = self.selection.start._replace(weights=weights)
 
     def on_train_end(self, logs: Any = None) -> None:
         if self.selection is not None:
-            self.share, chosen = self.selection.choose(self._mean)
+            found = switched.tried(
+                self.model, self.target, partial(self._logits, self.x), self.selection
+            )
+            self.share, chosen = self.selection.choose(found)
             self.model.set_weights(chosen.weights)
             self.threshold_, self.end_score = chosen.threshold, chosen.scores.hard
             self.start_score = self.selection.start.scores.hard
@@ -87,13 +95,5 @@ class RefineCallback(keras.callbacks.Callback):  # type: ignore[misc]
     def _logits(self, x: Array) -> Array:
         p = np.asarray(self.model.predict(x, verbose=0), dtype=float)
         if not self.loss.from_logits:
-            p = ops.convert_to_numpy(as_logits(p, self.target.layout.task))
+            p = ops.convert_to_numpy(switched.as_logits(p, self.target.layout.task))
         return p.reshape(len(p), -1)
-
-    def _judged(self) -> Candidate:
-        return Candidate(self.model.get_weights(), *self.target.best_rule(self._logits(self.x)))
-
-    def _mean(self, start: Candidate, best: Candidate) -> Candidate:
-        pairs = zip(start.weights, best.weights, strict=True)
-        self.model.set_weights([(a + b) / 2 if b.dtype.kind == "f" else b for a, b in pairs])
-        return self._judged()

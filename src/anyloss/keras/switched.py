@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import keras
@@ -14,14 +15,36 @@ from anyloss._core.shapes import prepare
 from anyloss.keras.loss import AnyLoss
 from anyloss.metrics import Metric, MetricSpec
 from anyloss.metrics import metric as find_metric
+from anyloss.recipe.selection import Candidate, Selection
 from anyloss.recipe.target import Target, new_target
-from anyloss.steps import Amplified, Step
+from anyloss.steps import Step
 
 
 def as_logits(p: Array, task: str) -> Array:
     """Logits of probabilities; for several classes their logarithms."""
     p = ops.clip(p, 1e-7, 1 - 1e-7)
     return ops.log(p) if task == "multiclass" else ops.log(p) - ops.log1p(-p)
+
+
+def candidate(model: keras.Model, target: Target, z: Array, threshold: Array) -> Candidate:
+    """A model with its logits, at a threshold."""
+    return Candidate(model.get_weights(), threshold, target.scores_at(z, threshold))
+
+
+def tried(
+    model: keras.Model, target: Target, logits: Callable[[], Array], selection: Selection
+) -> Iterator[tuple[float, Candidate]]:
+    """The refined weights and their mean with the start, with each of their thresholds."""
+    start, refined = selection.start, selection.refined
+    if refined is None:
+        return
+    pairs = zip(start.weights, refined.weights, strict=True)
+    mean = [(a + b) / 2 if b.dtype.kind == "f" else b for a, b in pairs]
+    for share, weights in ((1.0, refined.weights), (0.5, mean)):
+        model.set_weights(weights)
+        z = logits()
+        for threshold in target.resampled_offsets(z).rules(start.threshold):
+            yield share, candidate(model, target, z, threshold)
 
 
 class Refined(NamedTuple):
@@ -64,7 +87,6 @@ class SwitchedLoss(keras.losses.Loss):  # type: ignore[misc]
     ) -> None:  # fmt: skip
         super().__init__(name="loss")
         self.start_loss, self.from_logits, self.factor = start_loss, from_logits, cross_entropy
-        step = step or Amplified(20.0)
         self.metric_loss = AnyLoss(metric, step=step, average=average, from_logits=True)
         self.refined: Refined | None = None
 

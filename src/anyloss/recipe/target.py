@@ -31,6 +31,50 @@ from anyloss.thresholds import nearest_threshold
 RESAMPLES = 15  # of the rows, whose best offsets are averaged
 
 
+class Resampled(NamedTuple):
+    """The best offsets `(classes,)` of all rows, and those of resamples, NaN where one has none.
+
+    Only the differences of the offsets of classes that exclude each other have a meaning.
+    """
+
+    best: Array
+    draws: Array  # (resamples, classes)
+    relative: bool
+
+    @property
+    def mean(self) -> Array:
+        """The mean over the resamples."""
+        found = np.isfinite(self.draws)
+        number, total = found.sum(0), np.where(found, self.draws, 0.0).sum(0)
+        return np.where(
+            (number > 0) & np.isfinite(self.best), total / np.maximum(number, 1), self.best
+        )
+
+    def towards(self, trained: Array) -> Array:
+        """The mean, moved towards the offsets that a model was trained at.
+
+        The more the resamples of a class vary, the more it is moved (empirical Bayes: the offsets
+        are normal around those trained, with one variance for all classes, and the means are
+        normal around the offsets). A class without two resamples gets the one it was trained at.
+        """
+        if len(self.draws) < 2:
+            return self.mean
+        mean, draws = self.mean, self.draws[np.isfinite(self.draws).any(axis=1)]
+        if self.relative:
+            trained, mean = trained - trained.mean(), mean - mean.mean()
+            draws = draws - np.nanmean(draws, axis=1, keepdims=True)
+        found = (np.isfinite(draws).sum(0) > 1) & np.isfinite(mean)
+        distance, variance = (mean - trained)[found], np.nanvar(draws[:, found], axis=0, ddof=1)
+        spread = max(0.0, float(np.mean(distance**2 - variance))) if found.any() else 0.0
+        moved = np.array(trained, dtype=float)
+        moved[found] += distance * spread / np.maximum(spread + variance, 1e-30)
+        return moved
+
+    def rules(self, trained: Array) -> list[Array]:
+        """The offsets of a model that was trained at some, those preferred first."""
+        return [self.towards(trained), self.mean, self.best]
+
+
 class Target(NamedTuple):
     """Labels `(samples, classes)`, weights, the metric, and the meaning of the columns."""
 
@@ -55,7 +99,11 @@ class Target(NamedTuple):
         return (at if task == "binary" else np.append(0.0, at)), found.score
 
     def averaged_offsets(self, z: Array, resamples: int = RESAMPLES) -> Array:
-        """The mean of the best offsets of resampled rows, which vary less from sample to sample.
+        """The mean of the best offsets of resampled rows, which vary less from sample to sample."""
+        return self.resampled_offsets(z, resamples).mean
+
+    def resampled_offsets(self, z: Array, resamples: int = RESAMPLES) -> Resampled:
+        """The best offsets of all rows, and those of resampled rows.
 
         How often a row is drawn is a Poisson number whose mean is its weight, so that a weight of 2
         is the row twice; the order of the rows does not matter. A draw counts for a class if it has
@@ -64,8 +112,8 @@ class Target(NamedTuple):
         best = self.offsets(z)[0]
         order = np.lexsort((*z.T, *self.y.T))
         y, z, ends = self.y[order], z[order], np.cumsum(self.weight[order])
-        rng, total, number = np.random.default_rng(0), np.zeros_like(best), np.zeros_like(best)
-        for _ in range(resamples):
+        rng, draws = np.random.default_rng(0), np.full((resamples, len(best)), np.nan)
+        for draw in draws:
             points = ends[-1] * rng.random(rng.poisson(ends[-1]))
             times = np.bincount(np.searchsorted(ends, points, side="right"), minlength=len(z))
             rows = times > 0
@@ -75,8 +123,8 @@ class Target(NamedTuple):
             if served.any():
                 found = drawn.offsets(z[rows])[0]
                 served = np.resize(served, len(found)) & np.isfinite(found)
-                total, number = total + np.where(served, found, 0.0), number + served
-        return np.where((number > 0) & np.isfinite(best), total / np.maximum(number, 1), best)
+                draw[served] = found[served]
+        return Resampled(best, draws, self.layout.task == "multiclass")
 
     def score(self, decision: Array) -> float:
         """The metric of decision values: a class is predicted above 0, or by arg-max."""
@@ -95,11 +143,10 @@ class Target(NamedTuple):
         p = decision if self.layout.task == "multiclass" else (1 + decision) / 2
         return HeldOutScores(self.score(decision), self.soft_score(p))
 
-    def best_rule(self, z: Array) -> tuple[Array, HeldOutScores]:
-        """The best offsets of logits, and the hard and the soft score with them."""
-        offsets, _ = self.offsets(z)
+    def scores_at(self, z: Array, offsets: Array) -> HeldOutScores:
+        """The hard and the soft score of logits with these offsets."""
         p = probabilities(z - offsets, self.layout.task)
-        return offsets, HeldOutScores(self.score(z - offsets), self.soft_score(p))
+        return HeldOutScores(self.score(z - offsets), self.soft_score(p))
 
     def _score(self, predicted: Array, step: Step) -> float:
         one = self.layout.task == "binary"

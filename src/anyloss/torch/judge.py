@@ -10,8 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from anyloss._core.backend import Array
 from anyloss.recipe.skeleton import HeldOutScores
-from anyloss.recipe.target import RESAMPLES, new_target
+from anyloss.recipe.target import RESAMPLES, Resampled, new_target
 from anyloss.steps import Uniform
 from anyloss.torch.loss import AnyLoss
 from anyloss.torch.refined import shifted
@@ -86,14 +87,26 @@ class Judge:
         """
         if self.labels.layout.per_sample:
             return self._threshold_of_samples(rows)
+        return self._like(rows, self._resampled(rows).mean)
+
+    def thresholds(self, rows: Rows, trained: Tensor) -> list[Tensor]:
+        """The thresholds of a model that was trained at one, those preferred first."""
+        if self.labels.layout.per_sample:
+            return [self._threshold_of_samples(rows)]
+        rules = self._resampled(rows).rules(trained.double().cpu().numpy())
+        return [self._like(rows, each) for each in rules]
+
+    def _like(self, rows: Rows, offsets: Array) -> Tensor:
+        return torch.tensor(offsets, dtype=rows.z.dtype, device=rows.z.device)
+
+    def _resampled(self, rows: Rows) -> Resampled:
         z, y, w = self._drawn(rows)
         lay = self.labels.layout
         one_hot = F.one_hot(y.long(), lay.classes) if lay.task == "multiclass" else y
         columns, weight = one_hot.reshape(len(z), -1).double().numpy(), w.double().numpy()
         target = self.target._replace(y=columns, weight=weight)
-        resamples = min(RESAMPLES, TUNED_NUMBERS // max(1, z.numel()) - 1)
-        offsets = target.averaged_offsets(z.reshape(len(z), -1).numpy(), resamples)
-        return torch.tensor(offsets, dtype=rows.z.dtype, device=rows.z.device)
+        resamples = max(0, min(RESAMPLES, TUNED_NUMBERS // max(1, z.numel()) - 1))
+        return target.resampled_offsets(z.reshape(len(z), -1).numpy(), resamples)
 
     def _drawn(self, rows: Rows) -> tuple[Tensor, Tensor, Tensor]:
         """Rows of all ranks, on the CPU."""

@@ -10,7 +10,7 @@ from torch import nn
 
 from anyloss._core.choices import PerSample, Task
 from anyloss.metrics import Metric, MetricSpec
-from anyloss.steps import Amplified, Step
+from anyloss.steps import Step
 from anyloss.torch.loss import AnyLoss
 from anyloss.torch.recipe import Refinement
 from anyloss.torch.refined import RefinedModule
@@ -21,9 +21,10 @@ class RefineCallback(lightning.Callback):
 
     The module's `forward` returns logits, and its `training_step` calls the criterion, an attribute
     of the module. From `at_epoch` on this is the loss for the metric. After each epoch the
-    validation loader of the Trainer is scored, and at the end the module gets the best weights: the
-    refined ones, their mean with those of the start, or the start. The optimizer and everything
-    else are the user's. The state is saved in Lightning's checkpoints.
+    validation loader of the Trainer is scored, and at the end the module gets the refined weights,
+    or if they are worse than the start on the validation rows, their mean with those of the start,
+    or the start. The optimizer and everything else are the user's. The state is saved in
+    Lightning's checkpoints.
 
     Args:
         metric (str, callable or Metric): a name, a formula or a function of `tp, fn, fp, tn`.
@@ -34,7 +35,7 @@ class RefineCallback(lightning.Callback):
         task (str): what the shapes mean if they have two readings, as in `AnyLoss`.
         per_sample (bool or str): whether the metric is computed for each map. Default: False.
         ignore_index (int, optional): the label of positions that do not count.
-        step (Step, optional): the step of the soft decisions. Default: `Amplified(20)`.
+        step (Step, optional): the step of the soft decisions. Default: `Uniform()`.
         cross_entropy (float): the factor of the class-weighted cross-entropy. Default: 0.1.
 
     Raises:
@@ -56,7 +57,7 @@ class RefineCallback(lightning.Callback):
         ignore_index: int | None = None, step: Step | None = None, cross_entropy: float = 0.1,
     ) -> None:  # fmt: skip
         self.loss = AnyLoss(
-            metric, step=step or Amplified(20.0), average=average, task=task,
+            metric, step=step, average=average, task=task,
             per_sample=per_sample, ignore_index=ignore_index,
         )  # fmt: skip
         self.at_epoch, self.criterion = at_epoch, criterion

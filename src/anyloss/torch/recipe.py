@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from copy import deepcopy
 from typing import Any
 
@@ -16,10 +16,10 @@ from anyloss.recipe.skeleton import HeldOutScores
 from anyloss.torch.batch import entropy_sums, read_batch
 from anyloss.torch.judge import Judge
 from anyloss.torch.loss import AnyLoss
+from anyloss.torch.memory import RunningCounts
 from anyloss.torch.refined import Epoch, RefinedModule, logits_of, shifted
 from anyloss.torch.rows import Rows, batches, read_labels
 from anyloss.torch.snapshots import (
-    Weights,
     batch_norms,
     estimate_statistics,
     inner,
@@ -29,6 +29,8 @@ from anyloss.torch.snapshots import (
     snapshot,
 )
 from anyloss.torch.sync import CROSS_ENTROPY, pooled
+
+MEMORY = 0.98  # of the counts of a batch are kept, at most: about fifty batches
 
 
 class Refinement:
@@ -57,6 +59,8 @@ class Refinement:
         weighted = sums if self.factors is None else sums * self.factors
         self.balance = self.labels._replace(sums=weighted).balance()
         self.norms = batch_norms(model, parameters)
+        if self.labels.batches > 1 and not loss.settings.options.by_sample:
+            loss.memory = RunningCounts(min(MEMORY, 1 - 1 / self.labels.batches))
         self.selection: Selection | None = None
         self.history = list[Epoch]()
 
@@ -65,17 +69,19 @@ class Refinement:
         found: dict[str, Any] = {"history": [tuple(epoch) for epoch in self.history]}
         if self.selection is None:
             return found | {"kept": []}
-        kept = [each for each in (self.selection.start, self.selection.best) if each is not None]
+        kept = [x for x in (self.selection.start, self.selection.refined) if x is not None]
         plain = [(each.weights, each.threshold.cpu(), tuple(each.scores)) for each in kept]
-        return found | {"kept": plain, "waited": self.selection.waited}
+        counts = self.metric_loss.state_dict()
+        return found | {"kept": plain, "waited": self.selection.waited, "counts": counts}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from a state."""
         self.history = [Epoch(*each) for each in state["history"]]
         kept = [Candidate(w, at, HeldOutScores(*scores)) for w, at, scores in state["kept"]]
         if kept:
-            best = kept[1] if len(kept) > 1 else None
-            self.selection = Selection(kept[0], best, state["waited"])
+            refined = kept[1] if len(kept) > 1 else None
+            self.selection = Selection(kept[0], refined, state["waited"])
+            self.metric_loss.load_state_dict(state["counts"])
 
     @property
     def fixed_norms(self) -> list[nn.Module]:
@@ -117,17 +123,8 @@ class Refinement:
             sums = pooled(pool, CROSS_ENTROPY, sums)
         return sums[0] / sums[1].detach().clamp_min(1e-30)
 
-    def judged(self) -> Candidate:
-        """The model as it is, with its best threshold and its scores."""
-        same_buffers(inner(self.model))
-        return self._candidate(self._rows(self.model), snapshot(self.model))
-
     def _rows(self, model: nn.Module) -> Rows:
         return self.judge.rows(model, self.loader if self.valid is None else self.valid)
-
-    def _candidate(self, rows: Rows, weights: Weights) -> Candidate:
-        threshold = self.judge.threshold(rows)
-        return Candidate(weights, threshold, self.judge.scores(rows, threshold))
 
     @property
     def _begun(self) -> Selection:
@@ -138,7 +135,8 @@ class Refinement:
         """Judge the start; warn with an advice if it looks untrained."""
         same_buffers(inner(self.model))
         rows = self._rows(self.model)
-        start = self._candidate(rows, snapshot(self.model))
+        threshold = self.judge.threshold(rows)
+        start = Candidate(snapshot(self.model), threshold, self.judge.scores(rows, threshold))
         self.selection = Selection(start)
         constant = self.judge.constant_score(rows)
         if start.scores.hard <= constant:
@@ -150,51 +148,69 @@ class Refinement:
                 stacklevel=3,
             )
 
-    def end_epoch(self) -> float:
-        """Judge the refined model and keep the best one; its score, NaN without `valid`.
+    def end_epoch(self, only_better: bool = False) -> float:
+        """Keep the refined model, or the best one so far; its score, NaN without `valid`.
 
-        Without `valid` the last one is kept, because training rows cannot show that refining went
-        too far.
+        The score is that at the threshold which it is trained at, to which nothing was fitted.
         """
-        if self.valid is None:
-            same_buffers(inner(self.model))
-            self._begun.best = self._begun.start._replace(weights=snapshot(self.model))
+        same_buffers(inner(self.model))
+        rows = None if self.valid is None else self._rows(self.model)
+        found = self._begun.start._replace(weights=snapshot(self.model))  # FSDP splits it again
+        if rows is None:
+            self._begun.refined = found
             return math.nan
-        found = self.judged()
-        self._begun.offer(found)
-        return found.scores.hard
+        scores = self.judge.scores(rows, found.threshold)
+        self._begun.offer(found._replace(scores=scores), only_better)
+        return scores.hard
 
     def finish(self, ensemble: bool = False) -> RefinedModule:
-        """Load the weights with the best scores into the model, and return it as a module."""
-        pair: RefinedModule | None = None
-
-        def mean(start: Candidate, best: Candidate) -> Candidate:
-            nonlocal pair
-            if not ensemble:
-                return self._mean(start, best)
-            pair = self._pair(start, best)
-            return self._candidate(self._rows(pair), {})
-
+        """Load the weights that are used into the model, and return it as a module."""
         begun, task = self._begun, self.labels.layout.task
-        share, chosen = begun.choose(mean, guarded=self.valid is not None)
-        if pair is None or share != 0.5:
-            restore(self.model, chosen.weights)
-            pair = RefinedModule([inner(self.model)], chosen.threshold, task)
-        pair.threshold_ = chosen.threshold.to(next(self.model.parameters()).device)
-        pair.share, pair.history = share, self.history
-        pair.start_score, pair.end_score = begun.start.scores.hard, chosen.scores.hard
-        pair.scored_on = "training rows" if self.valid is None else "validation rows"
-        return pair.eval()
+        share, chosen = begun.choose(self._tried(ensemble))
+        refined = chosen.weights
+        if not isinstance(refined, RefinedModule):
+            restore(self.model, refined)
+            refined = RefinedModule([inner(self.model)], chosen.threshold, task)
+        refined.threshold_ = chosen.threshold.to(next(self.model.parameters()).device)
+        refined.share, refined.history = share, self.history
+        refined.start_score, refined.end_score = begun.start.scores.hard, chosen.scores.hard
+        refined.scored_on = "training rows" if self.valid is None else "validation rows"
+        return refined.eval()
 
-    def _mean(self, start: Candidate, best: Candidate) -> Candidate:
-        """The mean of the started and the refined weights; batch norms are estimated again."""
-        restore(self.model, mean_weights(start.weights, best.weights))
+    def _tried(self, ensemble: bool) -> Iterator[tuple[float, Candidate]]:
+        """What may be used, those preferred first, with the share of the refinement in it.
+
+        Without held-out rows the refined weights are not used alone.
+        """
+        start, refined = self._begun.start, self._begun.refined
+        if refined is None:
+            return
+        if ensemble:
+            pair = self._pair(start, refined)
+            yield from ((0.5, each) for each in self._judged(pair, pair))
+        if self.valid is not None:
+            restore(self.model, refined.weights)
+            yield from ((1.0, each) for each in self._judged(self.model))
+        if not ensemble:
+            self._load_mean(start, refined)
+            yield from ((0.5, each) for each in self._judged(self.model))
+
+    def _judged(self, model: nn.Module, pair: RefinedModule | None = None) -> Iterator[Candidate]:
+        """A refined model with each of its thresholds, those preferred first."""
+        same_buffers(inner(model))
+        rows = self._rows(model)
+        weights = pair or snapshot(model)
+        for threshold in self.judge.thresholds(rows, self._begun.start.threshold):
+            yield Candidate(weights, threshold, self.judge.scores(rows, threshold))
+
+    def _load_mean(self, start: Candidate, refined: Candidate) -> None:
+        """Load the mean of the started and the refined weights; batch norms are estimated again."""
+        restore(self.model, mean_weights(start.weights, refined.weights))
         estimate_statistics(self.model, self.norms, (each[0] for each in batches(self.loader)))
-        return self.judged()
 
-    def _pair(self, start: Candidate, best: Candidate) -> RefinedModule:
+    def _pair(self, start: Candidate, refined: Candidate) -> RefinedModule:
         """The started and the refined model; the first one is a copy."""
-        restore(self.model, best.weights)
+        restore(self.model, refined.weights)
         started = deepcopy(inner(self.model))
         restore(started, start.weights)
         zero = torch.zeros_like(start.threshold)

@@ -19,8 +19,8 @@ class Epoch(NamedTuple):
         stage (str): `"cross-entropy"` for the start, `"metric"` for the refinement.
         number (int): the number of the epoch within its stage, from 1.
         value (float): the mean over the batches of the cross-entropy, or of the soft score.
-        score (float): the metric of the validation rows at their best threshold; NaN during the
-            start and without validation rows.
+        score (float): the metric of the validation rows at the threshold that is trained at; NaN
+            during the start and without validation rows.
 
     Examples:
         >>> Epoch("metric", 1, 0.61, 0.58).score

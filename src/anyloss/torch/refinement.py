@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from anyloss._core.choices import PerSample, Task
 from anyloss._progress import stage_progress
 from anyloss.metrics import Metric, MetricSpec
-from anyloss.steps import Amplified, Step
+from anyloss.steps import Step
 from anyloss.torch.checkpoints import Checkpoint, is_first_rank
 from anyloss.torch.loss import AnyLoss
 from anyloss.torch.recipe import Refinement
@@ -43,7 +43,7 @@ def refine(
     valid: Iterable[Any] | None = None, average: str | None = "auto",
     priors: Sequence[float] | None = None, task: Task = "auto", per_sample: PerSample = False,
     ignore_index: int | None = None,
-    start: Literal["cross-entropy", "balanced"] = "cross-entropy", start_epochs: int = 0,
+    start: Literal["balanced", "cross-entropy"] = "balanced", start_epochs: int = 0,
     epochs: int = 10, step: Step | None = None, cross_entropy: float = 0.1,
     optimizer: MakeOptimizer | None = None, scheduler: MakeScheduler | None = None,
     autocast: torch.dtype | None = None, max_norm: float | None = None, ema: float | None = None,
@@ -52,14 +52,19 @@ def refine(
     checkpoint: str | Path | None = None, progress: bool = False,
     on_epoch: OnEpoch | None = None,
 ) -> RefinedModule:  # fmt: skip
-    """Train a model further for a metric, and keep what is best on the validation rows.
+    """Train a model further for a metric, with a guard by the validation rows.
 
     The model is trained in place, from the weights that it has: for `1 - metric` of the soft
-    counts of each batch, at the tuned threshold of its start, plus `cross_entropy` times the
-    class-weighted cross-entropy. Then the validation rows decide between the refined weights of the
-    best epoch, their mean with those of the start (batch norms are estimated again over a pass of
-    `loader`), and the start, each with its own tuned threshold: the mean of the best thresholds of
-    resampled rows. The result is never worse on these rows than the start with its tuned threshold.
+    counts, at the tuned threshold of its start, plus `cross_entropy` times the class-weighted
+    cross-entropy. The counts are running sums over the batches of about an epoch, at most fifty
+    (not with `per_sample`). The weights of the last epoch are used, with a threshold between the
+    one they were trained at and the mean of the best ones of resampled validation rows, closer to
+    the former the more these vary.
+
+    The result is never worse on the validation rows than the start with its tuned threshold: where
+    it would be, the mean of the resamples is used, or the best threshold of all rows, then the mean
+    of the weights with those of the start (batch norms are estimated again over a pass of
+    `loader`), and else the start.
 
     With an initialised process group the ranks exchange counts, validation rows and decisions, so
     that the result is that of one process with all rows. The model is wrapped in DDP or FSDP2
@@ -86,12 +91,12 @@ def refine(
         per_sample (bool or str): whether the metric is computed for each map and averaged, as in
             `AnyLoss`, and not from the counts of all pixels. Default: False.
         ignore_index (int, optional): the label of positions that do not count.
-        start (str): the loss of the start, `"cross-entropy"`, or `"balanced"` to weigh all classes
-            alike in it.
+        start (str): the loss of the start: `"balanced"`, the cross-entropy in which all classes
+            weigh alike, or `"cross-entropy"`. Default: `"balanced"`.
         start_epochs (int): the epochs of the start, for a model that is not trained yet.
             Default: 0.
         epochs (int): the epochs for the metric, at most. Default: 10.
-        step (Step, optional): the step of the soft decisions. Default: `Amplified(20)`.
+        step (Step, optional): the step of the soft decisions. Default: `Uniform()`.
         cross_entropy (float): the factor of the class-weighted cross-entropy. Default: 0.1.
         optimizer (callable, optional): makes an optimizer from parameters or parameter groups, anew
             for the start and the metric. Default: Adam with a learning rate of 0.001.
@@ -105,10 +110,10 @@ def refine(
         parameters (iterable, optional): the parameters, or parameter groups, that are trained for
             the metric, such as `model.head.parameters()`. The others, and their batch norms, stay
             as they are. Default: all that require a gradient.
-        ensemble (bool): whether the mean is that of the probabilities of two models, which takes
-            twice the time to predict, and not that of the weights of one. Default: False.
+        ensemble (bool): whether the mean of the probabilities of the started and the refined model
+            is preferred, which takes twice the time to predict. Default: False.
         patience (int, optional): stop after so many epochs without a better score of the
-            validation rows.
+            validation rows, and use the weights of the best epoch instead of the last.
         checkpoint (path, optional): a file that holds the state after each epoch. If it exists,
             the work goes on from there, and gives the same result where the loader is
             deterministic given PyTorch's random numbers. All ranks must be able to read it.
@@ -149,7 +154,7 @@ def refine(
             "copied; got both. Use ensemble=False"
         )
     loss = AnyLoss(
-        metric, step=step or Amplified(20.0), average=average, task=task, per_sample=per_sample,
+        metric, step=step, average=average, task=task, per_sample=per_sample,
         ignore_index=ignore_index,
     )  # fmt: skip
     core = Refinement(
@@ -202,7 +207,7 @@ class _Loop:
                 score = math.nan
                 if name == "metric":
                     with stage.average.applied() if stage.average else nullcontext():
-                        score = core.end_epoch()
+                        score = core.end_epoch(only_better=patience is not None)
             except NotFiniteError:
                 if name != "metric" or ranks(True, None) > 1:
                     raise

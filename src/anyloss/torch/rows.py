@@ -38,6 +38,7 @@ class Labels(NamedTuple):
     axes: int  # of the logits
     ignore_index: int | None
     sums: Tensor
+    batches: int = 0  # of this rank
 
     def read(self, batch: Any) -> tuple[Tensor, Tensor | None]:
         """The labels of a batch in the shape that the logits need, and its weights."""
@@ -136,8 +137,9 @@ def batches(loader: Iterable[Any]) -> Iterator[Any]:
 
 def read_labels(model: nn.Module, loader: Iterable[Any], loss: AnyLoss) -> Labels:
     """One pass over the labels, checked; the model sees the first batch only."""
-    found, options = None, loss.settings.options
+    found, options, number = None, loss.settings.options, 0
     for batch in batches(loader):
+        number += 1
         if found is None:
             found = _first_labels(model, batch, loss)
             sums = found.sums
@@ -158,7 +160,7 @@ def read_labels(model: nn.Module, loader: Iterable[Any], loss: AnyLoss) -> Label
             "ignore_index is for classes and masks; got it with several labels per row. Pass "
             "weights in the loader instead"
         )
-    return found._replace(sums=sums)
+    return found._replace(sums=sums, batches=number)
 
 
 def _first_labels(model: nn.Module, batch: Any, loss: AnyLoss) -> Labels:

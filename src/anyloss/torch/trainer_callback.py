@@ -10,7 +10,7 @@ from transformers import TrainerCallback
 
 from anyloss._core.choices import PerSample, Task
 from anyloss.metrics import Metric, MetricSpec
-from anyloss.steps import Amplified, Step
+from anyloss.steps import Step
 from anyloss.torch.loss import AnyLoss
 from anyloss.torch.recipe import Refinement
 from anyloss.torch.refined import RefinedModule, logits_of
@@ -32,9 +32,10 @@ class RefineCallback(TrainerCallback):
 
     It is passed twice, `Trainer(..., compute_loss_func=callback.loss, callbacks=[callback])`. Its
     loss is the cross-entropy before `at_epoch` and that of `refine` from then on. After each epoch
-    the validation batches are scored, and at the end the model gets the best weights: the refined
-    ones, their mean with those of the start, or the start. `average_tokens_across_devices` must be
-    off and `gradient_accumulation_steps` 1, as for every loss of counts.
+    the validation batches are scored, and at the end the model gets the refined weights, or if they
+    are worse than the start on these batches, their mean with those of the start, or the start.
+    `average_tokens_across_devices` must be off and `gradient_accumulation_steps` 1, as for every
+    loss of counts.
 
     Args:
         metric (str, callable or Metric): a name, a formula or a function of `tp, fn, fp, tn`.
@@ -45,7 +46,7 @@ class RefineCallback(TrainerCallback):
         task (str): what the shapes mean if they have two readings, as in `AnyLoss`.
         per_sample (bool or str): whether the metric is computed for each map. Default: False.
         ignore_index (int, optional): the label of positions that do not count.
-        step (Step, optional): the step of the soft decisions. Default: `Amplified(20)`.
+        step (Step, optional): the step of the soft decisions. Default: `Uniform()`.
         cross_entropy (float): the factor of the class-weighted cross-entropy. Default: 0.1.
 
     Raises:
@@ -67,7 +68,7 @@ class RefineCallback(TrainerCallback):
         step: Step | None = None, cross_entropy: float = 0.1,
     ) -> None:  # fmt: skip
         self.metric_loss = AnyLoss(
-            metric, step=step or Amplified(20.0), average=average, task=task,
+            metric, step=step, average=average, task=task,
             per_sample=per_sample, ignore_index=ignore_index,
         )  # fmt: skip
         self.valid, self.at_epoch = Pairs(valid), at_epoch
