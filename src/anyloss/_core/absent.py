@@ -6,6 +6,8 @@ follow the table in docs/metrics.md.
 
 from __future__ import annotations
 
+import numpy as np
+
 from anyloss._core.backend import Array
 from anyloss._core.cell import Cell
 from anyloss._core.choices import ZeroDivision
@@ -53,10 +55,12 @@ def apply_zero_division(
         return scores, None
     if hard:
         undefined = chosen.undefined(counts)
-        perfect = scores * 0.0 + 1.0
     else:
         undefined = _undefined_for_perfect_decisions(chosen, counts)
-        # One minus the mean soft decision where no sample is positive.
+    if isinstance(undefined, np.ndarray) and not undefined.any():
+        return scores, None
+    perfect = scores * 0.0 + 1.0
+    if not hard:  # one minus the mean soft decision where no sample is positive
         perfect = 1 - (cells[1] + cells[2]) / (cells[0] + cells[1] + cells[2] + cells[3])
     if rule == 1:
         return scores.choose(undefined, perfect), None

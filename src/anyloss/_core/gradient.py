@@ -77,10 +77,10 @@ def class_derivatives(
     over samples. With `of_loss`, the score is one minus the loss, also where the loss is a sum.
     """
     found = averaged(chosen, counts, lay, backend, smooth=smooth, derivatives=True)
-    total, weight = score_parts(found, counts, lay, backend, sample_weight)
+    part = part_of_mean(found, counts, lay, backend, sample_weight)
+    total, weight = score_parts(found, part, lay, backend)
     if merge is not None:
         total, weight = merge(total, weight)
-    part = part_of_mean(found, counts, lay, backend, sample_weight)
     a_sum = lay.reduction == "sum" or (lay.reduction == "none" and of_loss)
     if not (a_sum or isinstance(part, float)):
         part = part / backend.where(weight < backend.tiny, 1.0, weight)
