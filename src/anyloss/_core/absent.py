@@ -68,11 +68,11 @@ def apply_zero_division(
 
 
 def _undefined_for_perfect_decisions(chosen: Metric, counts: Counts) -> Array:
+    """Where a class lacks the samples that the metric needs, or has no sample at all."""
     tp, fn, fp, tn = counts
     no_positive, no_negative = chosen.undefined_without
-    undefined = tp + fn + fp + tn <= 0
+    if no_positive and no_negative:
+        return (tp + fn <= 0) | (fp + tn <= 0)
     if no_positive:
-        undefined = undefined | (tp + fn <= 0)
-    if no_negative:
-        undefined = undefined | (fp + tn <= 0)
-    return undefined
+        return tp + fn <= 0
+    return (fp + tn if no_negative else tp + fn + fp + tn) <= 0

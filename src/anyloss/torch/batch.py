@@ -77,7 +77,7 @@ class Batch(NamedTuple):
         """
         lay, w = self.layout, self.weight
         plain = self.target.requires_grad or (w is not None and w.requires_grad)
-        if plain or not self.eager or self.scores.device.type == "mps":
+        if plain or not self.eager or (not self.scores.is_cpu and self.scores.is_mps):
             return False
         if lay.average is None and (lay.task == "binary" or lay.has_softmax):
             return False

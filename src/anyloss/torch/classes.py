@@ -15,14 +15,20 @@ from torch import Tensor
 from anyloss._core.backend import Array
 from anyloss._core.counts import Counts
 from anyloss.torch.part import (
+    MODERATE,
     Part,
     as_array,
     blocks,
     cells_of,
+    scratch,
     sums_of,
     total,
     with_one_hot_labels,
 )
+
+# Rows of fewer classes are shorter than a vector register, and PyTorch's own softmax takes four
+# times as long for them as its parts.
+NARROW = 16
 
 
 def class_sums(part: Part, out: Tensor, saved: list[Tensor]) -> list[Array]:
@@ -78,11 +84,37 @@ def _decisions(part: Part, out: Tensor, saved: list[Tensor]) -> Tensor:
 
 
 def _softmax(x: Tensor, out: Tensor) -> Tensor:
-    torch.softmax(classes_last(x), 2, out=classes_last(out))
+    if _is_narrow(x):
+        torch.sub(x, x.amax(2, keepdim=True), out=out).exp_()
+        return out.div_(out.sum(2, keepdim=True))
+    torch.softmax(_classes_last(x), 2, out=_classes_last(out))
     return out
 
 
-def classes_last(x: Tensor) -> Tensor:
+def softmax_back(g: Tensor, p: Tensor, out: Tensor) -> Tensor:
+    """The gradient `g` of a softmax `p`, carried back to its argument; `g` is overwritten.
+
+    `out` may be `g` or `p`: PyTorch's own kernel reads a row before it writes to it. An entry near
+    one is made the reference of the others first, so that nothing cancels.
+    """
+    if not p.numel():
+        return out
+    if not (p.is_cpu and p.amax().item() <= 1 / (1 + math.exp(-MODERATE[p.dtype]))):
+        above = torch.gt(p, 0.5, out=torch.empty_like(p))
+        g.sub_(above.mul_(g).sum(2, keepdim=True))
+    if _is_narrow(p):
+        mean = torch.mul(g, p, out=scratch(p)[1]).sum(2, keepdim=True)
+        return torch.mul(g.sub_(mean), p, out=out)
+    rows, of_rows, to_rows = _classes_last(g), _classes_last(p), _classes_last(out)
+    torch._softmax_backward_data(rows, of_rows, 2, p.dtype, grad_input=to_rows)
+    return out
+
+
+def _is_narrow(x: Tensor) -> bool:
+    return x.is_cpu and x.shape[3] == 1 and x.shape[2] < NARROW
+
+
+def _classes_last(x: Tensor) -> Tensor:
     """A view without an empty last axis: PyTorch's softmax is faster along the last one."""
     return x.squeeze(3) if x.shape[3] == 1 else x
 

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from anyloss._core.backend import Array
 from anyloss._core.counts import Counts, clamped, differences
 from anyloss.steps import Amplified, Step
 from anyloss.torch.batch import BACKENDS, Batch, check_logits, check_part
@@ -62,7 +63,7 @@ def decide(batch: Batch, step: Step, wanted: bool = True) -> Decided:
     if part.by_index and (part.squared or not part.softmax):
         part = with_one_hot_labels(part)
     found = _decide(part, wanted)
-    if batch.masked and part.z.is_cpu and not _is_finite(found[0]):
+    if batch.masked and part.z.is_cpu and not all_finite(*found[0]):
         part = blanked(part)
         found = _decide(part, wanted)
     return Decided(part, *found, sample_weight)
@@ -87,11 +88,11 @@ def _sums(part: Part, buffer: Tensor | None, saved: list[Tensor]) -> tuple[Count
     """
     cells, ways = list[Any](), set[bool]()
     for block, given in blocks(part, buffer):
-        out = torch.empty_like(block.z) if given is None else given
+        out, kept = (torch.empty_like(block.z), []) if given is None else (given, saved)
         if part.softmax:
-            sums, errors = class_sums(block, out, saved), False
+            sums, errors = class_sums(block, out, kept), False
         else:
-            sums, errors = column_sums(block, out, saved)
+            sums, errors = column_sums(block, out, kept)
         found = differences(*sums)
         ways.add(errors)
         if errors:  # those of positive samples are `fn`
@@ -105,12 +106,13 @@ def _sums(part: Part, buffer: Tensor | None, saved: list[Tensor]) -> tuple[Count
     share = IMPRECISE[part.z.dtype]
     if part.z.ndim == 1:
         counts = clamped(cells)
+        is_precise = min(cells) > share * sum(cells)
     else:
-        all_cells = np.maximum(np.array(cells), 0.0)[:, :, None]
-        counts = Counts(*all_cells)
-        if (all_cells > share * np.add.reduce(all_cells)).all():  # then nothing below is lost
-            return counts, True
-    return counts, not any(_is_imprecise(counts, errors, share) for errors in ways)
+        every = np.maximum(np.array(cells), 0.0)[:, :, None]
+        counts = Counts(*every)
+        is_precise = bool((every > share * np.add.reduce(every)).all())
+    # Where every count is large, none is lost.
+    return counts, is_precise or not any(_is_imprecise(counts, x, share) for x in ways)
 
 
 def _precise_counts(part: Part, buffer: Tensor | None, saved: list[Tensor]) -> Counts:
@@ -127,8 +129,8 @@ def _counts(part: Part, buffer: Tensor | None, saved: list[Tensor]) -> Counts:
     count, parts = class_cells if part.softmax else column_cells, []
     classes = 1 if part.z.ndim == 1 else part.z.shape[2]
     for block, given in blocks(part, buffer):
-        out = torch.empty_like(block.z) if given is None else given
-        parts.append(torch.stack(count(block, out, saved)).double().view(4, -1, classes))
+        out, kept = (torch.empty_like(block.z), []) if given is None else (given, saved)
+        parts.append(torch.stack(count(block, out, kept)).double().view(4, -1, classes))
     whole = torch.cat(parts, 1)
     if not part.per_sample and len(parts) > 1:
         whole = whole.sum(1, keepdim=True)
@@ -137,8 +139,11 @@ def _counts(part: Part, buffer: Tensor | None, saved: list[Tensor]) -> Counts:
     return Counts(*(whole.flatten().tolist() if part.z.ndim == 1 else whole.unsqueeze(2).numpy()))
 
 
-def _is_finite(counts: Counts) -> bool:
-    return math.isfinite(sum(float(np.add.reduce(x, axis=None)) for x in counts))
+def all_finite(*values: Array) -> bool:
+    """Whether floats, or arrays of one shape, are finite; a sum shows what is not."""
+    if type(values[0]) is float:
+        return math.isfinite(sum(values))
+    return math.isfinite(np.add.reduce(np.array(values), axis=None))
 
 
 def _is_imprecise(counts: Counts, errors: bool, share: float) -> bool:

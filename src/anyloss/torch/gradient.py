@@ -7,7 +7,6 @@ backward pass only returns it.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -18,11 +17,11 @@ from torch import Tensor
 from anyloss._core.backend import Array
 from anyloss._core.gradient import Derivatives
 from anyloss._core.shapes import Layout
-from anyloss.torch.classes import class_scale, classes_last
+from anyloss.torch.classes import class_scale, softmax_back
 from anyloss.torch.columns import column_slope, slope_factor
 from anyloss.torch.decide import Decided
 from anyloss.torch.entropy import add_class_gradient, add_column_gradient
-from anyloss.torch.part import MODERATE, Part, blocks, scratch
+from anyloss.torch.part import Part, blocks, scratch
 
 LIMIT = {dtype: torch.finfo(dtype).max / 4 for dtype in (torch.float32, torch.float64)}
 
@@ -111,12 +110,12 @@ def loss_gradient(decided: Decided, found: Derivatives, factor: Array | None) ->
     else:
         d_positive, d_negative = _as_tensors(found, part, scale, limit)
     saved = iter(decided.saved)
-    for block, out, *own in blocks(part, gradient, d_positive, d_negative):
+    for block, out, d_p, d_n in blocks(part, gradient, d_positive, d_negative):
         a = next(saved, out)
         if part.softmax:
-            _class_gradient(block, out, a, *own, factor)
+            _class_gradient(block, out, a, d_p, d_n, factor)
             continue
-        column_slope(block, _by_decision(block, a, *own), out)
+        column_slope(block, _by_decision(block, a, d_p, d_n), out)
         if factor is not None:
             add_column_gradient(block, out, factor)
     return gradient
@@ -128,6 +127,7 @@ def _by_decision(part: Part, a: Tensor, d_positive: Array, d_negative: Array) ->
     `a` are the decisions, which matter for soft labels and squared decisions.
     """
     y, room, change = part.y, scratch(part.z)[0], d_positive - d_negative
+    g: Tensor
     if part.squared:  # `tp = sum(a y)`, and the predicted positives are `sum(a^2)`
         g = y * change + 2 * a * d_negative
     elif part.soft_labels:
@@ -164,26 +164,10 @@ def _class_gradient(
     else:
         g = _by_decision(part, a, d_positive, d_negative)
     if not part.identity:
-        _softmax_back(g, a, out=g).mul_(class_scale(part))
+        softmax_back(g, a, out=g).mul_(class_scale(part))
     if not part.from_logits:
         p.copy_(g)
     elif factor is None:
-        _softmax_back(g, p, out=p)
+        softmax_back(g, p, out=p)
     else:
-        add_class_gradient(part, _softmax_back(g, p, out=g), p, factor)
-
-
-def _softmax_back(g: Tensor, p: Tensor, out: Tensor) -> Tensor:
-    """The gradient `g` of a softmax `p` over the third axis, carried back to its argument.
-
-    `out` may be `g` or `p`: PyTorch's own kernel reads a row before it writes to it. An entry near
-    one is made the reference of the others first, so that nothing cancels.
-    """
-    if not p.numel():
-        return out
-    if not (p.is_cpu and p.amax().item() <= 1 / (1 + math.exp(-MODERATE[p.dtype]))):
-        above = torch.gt(p, 0.5, out=torch.empty_like(p))
-        g.sub_(above.mul_(g).sum(2, keepdim=True))
-    rows, of_rows, to_rows = classes_last(g), classes_last(p), classes_last(out)
-    torch._softmax_backward_data(rows, of_rows, 2, p.dtype, grad_input=to_rows)
-    return out
+        add_class_gradient(part, softmax_back(g, p, out=g), p, factor)

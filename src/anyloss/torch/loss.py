@@ -5,7 +5,6 @@ The argument order is that of PyTorch, `loss(input, target)`, and the scores are
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Unpack
 
@@ -33,7 +32,7 @@ from anyloss._core.scoring import check_finite, whole_score
 from anyloss.metrics import Metric, MetricSpec
 from anyloss.steps import Step
 from anyloss.torch.batch import BACKENDS, Batch, check_logits, hard_count, read_batch
-from anyloss.torch.decide import Decided, decide
+from anyloss.torch.decide import Decided, all_finite, decide
 from anyloss.torch.entropy import closed_entropy, has_own_gradient
 from anyloss.torch.gradient import Closed, loss_gradient, with_gradient
 from anyloss.torch.memory import Monitor, RunningCounts
@@ -113,28 +112,20 @@ def _derivatives(
             total, weight = _unstacked(both)
             return total, weight
 
-        arrays = Counts(*(np.reshape(x, (1, 1, 1)) for x in counts)) if column else counts
+        counts = Counts(*(np.reshape(x, (1, 1, 1)) for x in counts)) if column else counts
         found = class_derivatives(
-            arrays, metric, lay, smooth, _unstacked(decided.sample_weight),
+            counts, metric, lay, smooth, _unstacked(decided.sample_weight),
             NUMPY if batch.scores.is_cpu else BACKENDS[torch.float64],
             merge if pool is not None and lay.per_sample and lay.reduction != "none" else None,
             of_loss=True,
         )  # fmt: skip
-    if batch.checked and not _is_finite(found, counts):
+    if batch.checked and not (all_finite(*counts, *found[1:]) and all_finite(found.score)):
         if batch.options.from_logits:
             check_logits(decided.part.z, finite=lay.task == "multiclass")
         check_finite(counts, [*found, *counts], metric)
     if factor == 1.0:
         return found
     return Derivatives(found.score, factor * found.d_positive, factor * found.d_negative)
-
-
-def _is_finite(found: Derivatives, counts: Counts) -> bool:
-    if type(found.d_positive) is float:
-        return math.isfinite(sum(found) + sum(counts))
-    total = np.add.reduce
-    rest = total(np.array([*counts, found.d_positive, found.d_negative]), axis=None)
-    return math.isfinite(rest + total(found.score, axis=None))
 
 
 def _stacked(sums: Array) -> Tensor:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -102,17 +102,19 @@ def with_one_hot_labels(part: Part) -> Part:
     return part._replace(y=torch.zeros_like(part.z).scatter_(2, part.y, 1.0), by_index=False)
 
 
-def blocks(part: Part, *others: Array) -> Iterator[Any]:
+def blocks(part: Part, *others: Array) -> Iterable[Any]:
     """Blocks along the first axis that fit into the cache; the whole part on accelerators.
 
     Each comes with the same rows of other tensors. Others stay as they are.
     """
-    numbers, w = part.z.numel(), part.weight
-    if numbers <= BLOCK or not part.z.is_cpu:
-        yield part, *others
-        return
-    n = len(part.z)
-    size = max(1, BLOCK * torch.get_num_threads() * n // numbers)
+    if part.z.numel() <= BLOCK or not part.z.is_cpu:
+        return [(part, *others)]
+    return _split(part, others)
+
+
+def _split(part: Part, others: tuple[Array, ...]) -> Iterator[Any]:
+    n, w = len(part.z), part.weight
+    size = max(1, BLOCK * torch.get_num_threads() * n // part.z.numel())
     for start in range(0, n, size):
         at = slice(start, start + size)
         block = part._replace(z=part.z[at], y=part.y[at], weight=None if w is None else w[at])
@@ -140,7 +142,7 @@ def scratch(like: Tensor) -> tuple[Tensor, Tensor]:
         if _kept.memory.dtype != like.dtype or _kept.memory.numel() < 2 * size:
             with torch.inference_mode(False):  # what is kept must serve training as well
                 _kept.memory = torch.empty(2 * size, dtype=like.dtype)
-        first, second, _ = _kept.memory.split([size, size, _kept.memory.numel() - 2 * size])
+        first, second = _kept.memory[:size], _kept.memory[size : 2 * size]
         rooms = _kept.rooms = first.view(like.shape), second.view(like.shape)
     return rooms
 
@@ -160,8 +162,7 @@ def sums_of(part: Part, a: Tensor) -> list[Array]:
     if w is None:
         found = [total(a, part), total(both, part), total(y, part)]
     else:
-        tp = total(both.mul_(w), part)
-        predicted = total(torch.mul(a, w, out=room), part)
+        tp, predicted = total(both.mul_(w), part), total(torch.mul(a, w, out=room), part)
         positives = total(torch.mul(y, w, out=room), part)
         found = [predicted, tp, positives, total(w.expand_as(a), part)]
     sums = [x.item() for x in found] if a.ndim == 1 else as_array(torch.stack(found))
