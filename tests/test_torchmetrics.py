@@ -399,3 +399,9 @@ if __name__ == "__main__":
     dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
     torch.save(run(rank), folder / f"{rank}.pt")
     dist.destroy_process_group()
+
+
+def test_another_type_changes_no_count():
+    score = Score("f1").set_dtype(torch.float16)
+    score.update(torch.tensor([1.0, -1.0]), torch.tensor([1, 1]))
+    assert score.compute().item() == pytest.approx(2 / 3)

@@ -37,7 +37,14 @@ from anyloss._core.counts import (
 from anyloss._core.documents import documented, inherits_sections
 from anyloss._core.lagrangian import check_constrained, check_two_classes, lagrangian, moved
 from anyloss._core.options import FunctionSettings, Settings, make_settings, shows_options_of
-from anyloss._core.scoring import averaged, check_finite, score_parts, whole_loss, whole_score
+from anyloss._core.scoring import (
+    averaged,
+    check_finite,
+    part_of_mean,
+    score_parts,
+    whole_loss,
+    whole_score,
+)
 from anyloss._core.shapes import (
     Layout,
     Samples,
@@ -384,7 +391,8 @@ def _mean(
             settings.metric, counts, lay, backend, smooth=smooth, hard=hard,
             weighted=samples.weight is not None,
         )  # fmt: skip
-        parts: tuple[Array, ...] = score_parts(found, counts, lay, backend, weight)
+        share = part_of_mean(found, counts, lay, backend, weight)
+        parts: tuple[Array, ...] = score_parts(found, share, lay, backend)
         if axis_name is not None and lay.per_sample and lay.reduction != "none":
             parts = _sum(parts, axis_name)  # each sample is on exactly one device
         if what == "loss":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from functools import partial
-from typing import Any, get_args
+from typing import Any, Self, get_args
 
 import torch
 import torch.distributed as dist
@@ -125,6 +125,10 @@ class Score(torchmetrics.Metric):
             Tensor: a scalar, or one score per class with `average=None`.
         """
         return score_of(Counts(*self.counts), self._layout(), self.settings)
+
+    def set_dtype(self, dst_type: str | torch.dtype) -> Self:
+        """Change nothing: counts are added in the type that keeps all of them."""
+        return self
 
     def _about(self) -> list[int]:
         """The numbers in `batches`, read once, because that makes an accelerator wait."""

@@ -279,3 +279,25 @@ def test_ten_thousand_generated_inputs_give_a_certificate_or_a_clear_error():
         made += 1
         assert found.lower <= found.upper or np.isnan(found.lower)
     assert made > 100
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"frequency": np.full(3000, 2**52)}, "one whole number"),
+        ({"groups": np.array(["a", None] * 1500, dtype=object)}, "got 1500 missing"),
+        ({"groups": np.array([1.0, np.nan] * 1500)}, "got 1500 missing"),
+    ],
+)
+def test_frequencies_beyond_all_counts_and_missing_groups(given, message):
+    with pytest.raises(ValueError, match=message):
+        certify([0, 1] * 1500, [0, 1] * 1500, "f1", **given)
+
+
+def test_a_confidence_of_numpy_and_hints_for_labels():
+    expected = certify([0, 1, 1], [0, 1, 1], confidence_level=float(np.float32(0.95)))
+    assert certify([0, 1, 1], [0, 1, 1], confidence_level=np.float32(0.95)).lower == expected.lower
+    with pytest.raises(ValueError, match="got nan; remove the rows"):
+        certify([0, 1, np.nan], [0, 1, 1])
+    with pytest.raises(ValueError, match="got -1; write -1 and 1 as 0 and 1"):
+        certify([-1, 1, 1], [0, 1, 1])

@@ -98,3 +98,16 @@ def test_candidates_are_dense_where_the_test_is_decided():
     recalls = [certify(y[:2000], s[:2000] > t, "recall").score for t in found.tested]
     assert np.abs(np.diff(np.sort(recalls))).max() < 1.5 * 0.2 / 29
     assert found.threshold == found.tested[-2]  # the last one has failed
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"constraints": None}, "at least one"),
+        ({"constraints": "recall >= 0.5", "candidates": 2.5}, "an integer of at least 1; got 2.5"),
+    ],
+)
+def test_what_certified_threshold_refuses(given, message):
+    y, scores = [0, 1] * 5, [0.25, 0.75] * 5
+    with pytest.raises(ValueError, match=message):
+        certified_threshold(y, scores, y, scores, **given)

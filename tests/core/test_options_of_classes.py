@@ -218,3 +218,16 @@ def test_two_classes_without_background_are_the_positive_class():
     truth, scores = CLASSES > 1, SCORES[:, :2] / SCORES[:, :2].sum(1, keepdims=True)
     found = score(truth.astype(int), scores, include_background=False)
     assert found == f1_score(truth, scores.argmax(1))
+
+
+@pytest.mark.parametrize(
+    "metric",
+    ["precision", "specificity", anyloss.metric("fbeta", beta=0.5), "tp / (tp + fp)"],
+    ids=str,
+)
+def test_squared_decisions_are_for_metrics_that_they_keep_at_most_1(metric):
+    """The false positives of squared decisions may be negative."""
+    with pytest.raises(ValueError, match="squared=True needs a metric .* reaches"):
+        anyloss.score([1, 1, 0], [0.01, 0.02, 0.01], metric, Uniform(), squared=True)
+    for allowed in ("f1", "jaccard", "accuracy", "(2*tp + 1) / (2*tp + fp + fn + 1)"):
+        assert anyloss.score([1, 1, 0], [0.01, 0.02, 0.01], allowed, Uniform(), squared=True) <= 1

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import anyloss
 from anyloss.steps import Amplified, Linear, LogitSigmoid, RaisedCosine, Uniform
-from anyloss.torch import AnyLoss, BalancedAccuracyLoss, decide
+from anyloss.torch import AnyLoss, BalancedAccuracyLoss, part
 from anyloss.torch.batch import Batch
 
 METRICS = ("f1", "mcc", "balanced_accuracy", "gmean", "informedness", "specificity", "npv")
@@ -206,8 +206,7 @@ def test_blocks_and_inputs_in_any_memory_layout(options, monkeypatch):
         return loss.detach(), x.grad
 
     expected = [found(z, y), found(z[:, :1], masks)]
-    monkeypatch.setattr(decide, "BLOCK", 50)
-    monkeypatch.setattr(decide, "SMALL", 0)
+    monkeypatch.setattr(part, "BLOCK", 50)
     layouts = [
         lambda x: x, lambda x: x.to(memory_format=torch.channels_last),
         lambda x: x.transpose(2, 3).contiguous().transpose(2, 3),

@@ -23,10 +23,10 @@ from anyloss.torch import (
     MCCLoss,
     ScoreMeter,
     any_loss,
-    decide,
     gradient,
 )
 from anyloss.torch import loss as loss_module
+from anyloss.torch import part as part_module
 from anyloss.torch.batch import Batch
 
 METRICS = sorted({function.__name__ for function in anyloss.METRICS.values()})
@@ -507,7 +507,7 @@ def test_scoring_in_inference_mode_does_not_spoil_training():
     for shape in ((40_000,), (100, 5)):
         z, y = torch.randn(shape, generator=generator()), torch.ones(shape)
         y[0] = 0
-        decide._kept.__dict__.clear()
+        part_module._kept.__dict__.clear()
         with torch.inference_mode():
             F1Loss()(z, y)
         F1Loss()(z.requires_grad_(), y).backward()

@@ -6,6 +6,8 @@ follow the table in docs/metrics.md.
 
 from __future__ import annotations
 
+import numpy as np
+
 from anyloss._core.backend import Array
 from anyloss._core.cell import Cell
 from anyloss._core.choices import ZeroDivision
@@ -53,10 +55,12 @@ def apply_zero_division(
         return scores, None
     if hard:
         undefined = chosen.undefined(counts)
-        perfect = scores * 0.0 + 1.0
     else:
         undefined = _undefined_for_perfect_decisions(chosen, counts)
-        # One minus the mean soft decision where no sample is positive.
+    if isinstance(undefined, np.ndarray) and not undefined.any():
+        return scores, None
+    perfect = scores * 0.0 + 1.0
+    if not hard:  # one minus the mean soft decision where no sample is positive
         perfect = 1 - (cells[1] + cells[2]) / (cells[0] + cells[1] + cells[2] + cells[3])
     if rule == 1:
         return scores.choose(undefined, perfect), None
@@ -64,11 +68,11 @@ def apply_zero_division(
 
 
 def _undefined_for_perfect_decisions(chosen: Metric, counts: Counts) -> Array:
+    """Where a class lacks the samples that the metric needs, or has no sample at all."""
     tp, fn, fp, tn = counts
     no_positive, no_negative = chosen.undefined_without
-    undefined = tp + fn + fp + tn <= 0
+    if no_positive and no_negative:
+        return (tp + fn <= 0) | (fp + tn <= 0)
     if no_positive:
-        undefined = undefined | (tp + fn <= 0)
-    if no_negative:
-        undefined = undefined | (fp + tn <= 0)
-    return undefined
+        return tp + fn <= 0
+    return (fp + tn if no_negative else tp + fn + fp + tn) <= 0

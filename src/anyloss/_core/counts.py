@@ -158,7 +158,7 @@ def counts_of_sums(predicted: Array, tp: Array, positives: Array, total: Array) 
     >>> counts_of_sums(predicted=3.0, tp=2.0, positives=2.0, total=10.0)
     Counts(tp=2.0, fn=0.0, fp=1.0, tn=7.0)
     """
-    return clamped(Counts(*differences(predicted, tp, positives, total)))
+    return clamped(differences(predicted, tp, positives, total))
 
 
 def differences(predicted: Array, tp: Array, positives: Array, total: Array) -> list[Array]:
@@ -166,9 +166,9 @@ def differences(predicted: Array, tp: Array, positives: Array, total: Array) -> 
     return [tp, positives - tp, predicted - tp, total - positives - predicted + tp]
 
 
-def clamped(cells: Counts) -> Counts:
+def clamped(cells: list[Array]) -> Counts:
     """Counts of at least 0: a difference of sums may be less by its rounding error."""
-    if isinstance(cells.tp, float):
+    if isinstance(cells[0], float):
         return Counts(*(0.0 if x < 0.0 else x for x in cells))
     return Counts(*(np.maximum(x, 0.0) for x in cells))
 

@@ -77,10 +77,10 @@ def class_derivatives(
     over samples. With `of_loss`, the score is one minus the loss, also where the loss is a sum.
     """
     found = averaged(chosen, counts, lay, backend, smooth=smooth, derivatives=True)
-    total, weight = score_parts(found, counts, lay, backend, sample_weight)
+    part = part_of_mean(found, counts, lay, backend, sample_weight)
+    total, weight = score_parts(found, part, lay, backend)
     if merge is not None:
         total, weight = merge(total, weight)
-    part = part_of_mean(found, counts, lay, backend, sample_weight)
     a_sum = lay.reduction == "sum" or (lay.reduction == "none" and of_loss)
     if not (a_sum or isinstance(part, float)):
         part = part / backend.where(weight < backend.tiny, 1.0, weight)
@@ -128,25 +128,18 @@ def _sigmoid_and_derivative(x: Array) -> tuple[Array, Array]:
 def column_decisions(z: Array, step: Amplified | Uniform) -> tuple[Array, Array, float]:
     """The soft decisions of a column of logits, their derivatives, and a factor of these.
 
+    The step is `Amplified`, or `Uniform` where it is the identity. The smaller of each decision and
+    its mirror is computed. The result has the type of `z` and takes few operations.
+
     >>> a, derivative, factor = column_decisions(np.zeros(1), Amplified(8.0))
     >>> a.tolist(), derivative.tolist(), factor
     ([0.5], [0.0625], 8.0)
-    """
-    small, above, derivative, factor = column_sides(z, step)
-    return np.abs(above - small), derivative, factor
-
-
-def column_sides(z: Array, step: Amplified | Uniform) -> tuple[Array, Array, Array, float]:
-    """The smaller of each decision and its mirror, and whether the decision is the larger one.
-
-    Then the derivatives with respect to the logits, and a factor of these. The step is `Amplified`,
-    or `Uniform` where it is the identity. The result has the type of `z` and takes few operations.
     """
     number = z.dtype.type
     minus_one = number(-1)
     s, derivative = _sigmoid_and_derivative(np.copysign(z, minus_one))
     if isinstance(step, Uniform):
-        return s, z > 0, derivative, 1.0
+        return np.abs((z > 0) - s), derivative, 1.0
     scale, threshold = number(step.scale), number(step.threshold)
     if threshold == 0.5:  # the decision changes its side where the logit does
         sign, x = z, (s - threshold) * scale
@@ -155,4 +148,4 @@ def column_sides(z: Array, step: Amplified | Uniform) -> tuple[Array, Array, Arr
         x = np.copysign(sign, minus_one)
     small, step_derivative = _sigmoid_and_derivative(x)
     derivative *= step_derivative
-    return small, sign > 0, derivative, float(step.scale)
+    return np.abs((sign > 0) - small), derivative, float(step.scale)

@@ -226,8 +226,8 @@ def score_counts(
 ) -> Array:  # fmt: skip
     """The score of counts with axes `(samples, 1, classes)`: a scalar, or one number per class."""
     found = averaged(chosen, counts, lay, backend, smooth=smooth, hard=hard)
-    parts = score_parts(found, counts, lay, backend, sample_weight)
-    return whole_score(*parts, lay, hard, backend)
+    part = part_of_mean(found, counts, lay, backend, sample_weight)
+    return whole_score(*score_parts(found, part, lay, backend), lay, hard, backend)
 
 
 def loss_of_counts(
@@ -236,19 +236,16 @@ def loss_of_counts(
 ) -> Array:  # fmt: skip
     """The loss of soft counts with axes `(samples, 1, classes)`; see `score_counts`."""
     found = averaged(chosen, counts, lay, backend, smooth=smooth, weighted=weighted)
-    parts = score_parts(found, counts, lay, backend, sample_weight)
-    return whole_loss(*parts, lay, backend)
+    part = part_of_mean(found, counts, lay, backend, sample_weight)
+    return whole_loss(*score_parts(found, part, lay, backend), lay, backend)
 
 
-def score_parts(
-    found: Scored, counts: Counts, lay: Layout, backend: Backend, sample_weight: Array | None
-) -> tuple[Array, Array]:
-    """The sum of the scores over the samples, and the sum of their weights in the mean.
+def score_parts(found: Scored, part: Array, lay: Layout, backend: Backend) -> tuple[Array, Array]:
+    """The sum of the scores over the samples, and the sum of their weights in the mean, `part`.
 
     The parts of a batch are merged by addition, if no sample is divided between two parts. With
     `reduction="none"` they are those of each sample, and nothing is merged.
     """
-    part = part_of_mean(found, counts, lay, backend, sample_weight)
     if isinstance(part, float):
         return found.score.value, part
     total = found.score.value * part

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Real
 
 import numpy as np
 
@@ -191,7 +192,7 @@ def constraint_p_value(constraints: tuple[Constraint, ...], counts: Array) -> fl
 
 def check_confidence(confidence_level: float) -> None:
     """Refuse a confidence that is none."""
-    if not isinstance(confidence_level, int | float) or not 0.5 <= confidence_level < 1:
+    if not isinstance(confidence_level, Real) or not 0.5 <= confidence_level < 1:
         raise ValueError(
             f"confidence_level must be a number from 0.5 to below 1; got {confidence_level!r}"
         )
@@ -236,11 +237,13 @@ def binary(what: str, given: Array) -> Array:
         raise ValueError(f"{what} must be one column, for two classes; got shape {found.shape}")
     if not ((found == 0) | (found == 1)).all():
         wrong = found[(found != 0) & (found != 1)][0]
-        hint = (
-            "apply a threshold to scores, as in scores > 0.5"
-            if what == "decisions"
-            else "several classes have no certificate yet"
-        )
+        hint = "several classes have no certificate yet"
+        if wrong != wrong:
+            hint = "remove the rows without a value"
+        elif wrong == -1:
+            hint = "write -1 and 1 as 0 and 1, as in labels > 0"
+        elif what == "decisions":
+            hint = "apply a threshold to scores, as in scores > 0.5"
         raise ValueError(f"{what} must be 0 and 1; got {wrong!s}; {hint}")
     return found.astype(bool)
 
@@ -248,7 +251,8 @@ def binary(what: str, given: Array) -> Array:
 def _frequency(given: Array, rows: int) -> Array:
     found = np.asarray(given)
     counted = found.dtype.kind in "fiu" and found.shape == (rows,)
-    if not counted or not ((found >= 0) & (found == np.floor(found)) & (found < 2**53)).all():
+    whole = counted and bool(((found >= 0) & (found == np.floor(found))).all())
+    if not whole or not found.sum(dtype=float) < 2**53:
         raise ValueError(
             f"frequency must have one whole number >= 0 per row ({rows}): how many independent "
             f"rows it stands for. Weights have no certificate. Got {found.dtype} of shape "
@@ -262,5 +266,11 @@ def _one_per_group(groups: Array, rows: int, seed: int) -> Array:
     found = np.asarray(groups)
     if found.shape != (rows,):
         raise ValueError(f"groups must have one entry per row ({rows},); got shape {found.shape}")
+    missing = [x is None or x != x for x in found.tolist()]
+    if any(missing):
+        raise ValueError(
+            f"groups must name the group of every row; got {sum(missing)} missing. Give each of "
+            "these rows a group of its own if they are independent"
+        )
     order = np.random.default_rng(seed).permutation(rows)
     return order[np.unique(found[order], return_index=True)[1]]

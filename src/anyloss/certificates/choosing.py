@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Integral
 
 import numpy as np
 
@@ -126,8 +127,13 @@ def certified_threshold(
     """
     check_confidence(confidence_level)
     chosen, required = find_metric(metric), read_constraints(constraints)
-    if candidates < 1:
-        raise ValueError(f"candidates must be at least 1; got {candidates!r}")
+    if not required:
+        raise ValueError(
+            "constraints must hold at least one, such as 'recall >= 0.9'; got none. For a bound on "
+            "the metric itself use anyloss.certify"
+        )
+    if not isinstance(candidates, Integral) or candidates < 1:
+        raise ValueError(f"candidates must be an integer of at least 1; got {candidates!r}")
     cuts, cells = _sweep(y_tuning, scores_tuning, weight_tuning)
     scores = np.broadcast_to(chosen(*cells.T.astype(float)), cuts.shape)
     picked = _candidates(required, cells, scores, candidates)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from numbers import Integral, Real
 from typing import Any
 
@@ -56,12 +57,29 @@ def fitted(estimator: Any, X: Array, y: Array, rows: Array | None, params: dict[
 
 
 def without_weight_zero(
-    X: Array, y: Array, weight: Array, routed: Bunch
-) -> tuple[Array, Array, Array, Bunch]:
-    """All without the rows of weight 0, which equal no rows."""
+    X: Array, y: Array, weight: Array, routed: Bunch, cv: Any
+) -> tuple[Array, Array, Array, Bunch, Any]:
+    """All without the rows of weight 0, which equal no rows; so do splits that are given."""
     rows = np.flatnonzero(weight)
+    if is_list_of_splits(cv):
+        cv = [tuple(_renumbered(part, weight > 0) for part in split) for split in cv]
     X, y, routed = of_rows(X, y, rows, routed)
-    return X, y, weight[rows], routed
+    return X, y, weight[rows], routed, cv
+
+
+def is_list_of_splits(cv: Any) -> bool:
+    """Whether `cv` is a list of pairs of row numbers, not a splitter or a number."""
+    return isinstance(cv, Iterable) and not isinstance(cv, str) and not hasattr(cv, "split")
+
+
+def _renumbered(part: Array, kept: Array) -> Array:
+    """The numbers that rows have after all others than the kept ones are removed.
+
+    >>> _renumbered(np.array([0, 2, 3]), np.array([False, True, True, True]))
+    array([1, 2])
+    """
+    rows = np.arange(len(kept))[part]
+    return (np.cumsum(kept) - 1)[rows[kept[rows]]]
 
 
 def of_rows(X: Array, y: Array, rows: Array, routed: Bunch) -> tuple[Array, Array, Bunch]:

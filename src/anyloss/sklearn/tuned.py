@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from numbers import Integral
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -61,6 +60,7 @@ from anyloss.recipe.folder import (
 from anyloss.recipe.labels import Labels, labels_of, read_target
 from anyloss.sklearn.folds import (
     fitted,
+    is_list_of_splits,
     of_rows,
     out_of_fold,
     part_of,
@@ -249,6 +249,8 @@ class TunedDecisionClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimat
 
     def _fit(self, X: Array, y: Array, params: dict[str, Any]) -> Self:
         promise = self._check_parameters()
+        for name in ("cv_results_", "n_features_in_", "feature_names_in_"):
+            vars(self).pop(name, None)  # of an earlier fit
         if not _routing_enabled():
             _raise_for_params(params, self, "fit", allow=["sample_weight", "groups"])
         if y is None:
@@ -258,13 +260,15 @@ class TunedDecisionClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimat
         check_classification_targets(checked)
         if checked.ndim == 2 and checked.shape[1] == 1:
             column_or_1d(checked, warn=True)
-        routed = self._routed(params)
+        routed, cv = self._routed(params), self.cv
+        if is_list_of_splits(cv):
+            cv = list(cv)
         weight = routed.fit.get("sample_weight")
         refuse_weights(promise, weight)
         if weight is not None:
             weight = _check_sample_weight(weight, X, ensure_non_negative=True)
             if not weight.all():
-                X, y, weight, routed = without_weight_zero(X, y, weight, routed)
+                X, y, weight, routed, cv = without_weight_zero(X, y, weight, routed, cv)
         certifying = None
         if promise.confidence_level is not None:
             seed, groups = check_random_state(self.random_state), routed.split.get("groups")
@@ -281,8 +285,10 @@ class TunedDecisionClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimat
             self.estimator_ = self.estimator
             rows, held_out = np.arange(_num_samples(X)), responses(self.estimator, X, wanted)
         else:
-            cv = splitter(self.cv, y, target.task, self.random_state)
-            splits = list(cv.split(X, y, **routed.split))
+            found = splitter(cv, y, target.task, self.random_state)
+            splits = list(found.split(X, y, **routed.split))
+            if not splits:
+                raise ValueError("cv must give at least one split; got none (a used generator?)")
             if not self.refit and len(splits) > 1:
                 raise ValueError(
                     f"refit=False keeps the estimator of a single split; got {len(splits)} splits. "
@@ -356,8 +362,7 @@ class TunedDecisionClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimat
                 f"{self.cv!r}"
             )
         promise = read_promise(self.constraints, self.confidence_level, self.certify_share)
-        splits = isinstance(self.cv, Iterable) and not isinstance(self.cv, str)
-        if promise.confidence_level is not None and splits:
+        if promise.confidence_level is not None and is_list_of_splits(self.cv):
             raise ValueError(
                 "with confidence_level=, some rows are set aside before the splits, so that cv "
                 "cannot be a list of splits; pass a number of folds or a cross-validator"

@@ -65,6 +65,7 @@ class Batch(NamedTuple):
     options: Options
     eager: bool  # Python sees plain tensors
     checked: bool  # values are checked: eager, on the CPU, and validate=True
+    masked: bool  # samples may be left out, so that values can be checked only after that
 
     def has_closed_form(self, step: Step) -> bool:
         """Whether the gradient is computed in closed form, without a graph.
@@ -76,18 +77,13 @@ class Batch(NamedTuple):
         """
         lay, w = self.layout, self.weight
         plain = self.target.requires_grad or (w is not None and w.requires_grad)
-        if plain or not self.eager or self.scores.device.type == "mps":
+        if plain or not self.eager or (not self.scores.is_cpu and self.scores.is_mps):
             return False
         if lay.average is None and (lay.task == "binary" or lay.has_softmax):
             return False
         if step.is_identity or (lay.task != "multiclass" and lay.activation == "auto"):
             return True
         return type(step) is Amplified and step.threshold == 0.5 and lay.activation == "auto"
-
-    @property
-    def masked(self) -> bool:
-        """Whether samples may be left out, so that values can be checked only after that."""
-        return self.weight is not None or self.options.ignore_index is not None
 
 
 _UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)
@@ -111,22 +107,21 @@ def make_batch(
     _check_types(input, target, weight)
     if target.dtype in _UNSIGNED:  # PyTorch has few functions for them
         target = target.long()
+    integer = not (target.is_floating_point() or target.dtype == torch.bool)
     eager = is_eager(input)
-    lay = (_cached_layout if eager else layout)(
-        _shape(input),
-        _shape(target),
-        not (target.is_floating_point() or target.dtype == torch.bool),
-        options,
-        own_form,
-    )
+    if eager:
+        lay = _cached_layout(input.shape, target.shape, integer, options, own_form)
+    else:
+        lay = layout(_shape(input), _shape(target), integer, options, own_form)
     scores = input if input.dtype in BACKENDS else input.float()
     checked = options.validate and eager and input.is_cpu
     if weight is not None:
         check_weight(_shape(weight), _shape(input), lay)
-    batch = Batch(scores, target, weight, lay, options, eager, checked)
+    masked = weight is not None or options.ignore_index is not None
+    batch = Batch(scores, target, weight, lay, options, eager, checked, masked)
     if checked and weight is not None:
         _check_range("weights", weight, 0, torch.finfo(scores.dtype).max)
-    if checked and not batch.masked:
+    if checked and not masked:
         _check_values(batch, scores, target)
     kind = torch.int64 if lay.index_target else scores.dtype
     return batch if target.dtype == kind else batch._replace(target=target.to(kind))

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from anyloss._core.backend import Array
 from anyloss.torch.batch import Batch, check_entropy
-from anyloss.torch.decide import Decided, Part, blanked, blocks, scratch
+from anyloss.torch.decide import Decided
+from anyloss.torch.part import Part, blanked, blocks, scratch
 from anyloss.torch.sync import CROSS_ENTROPY, Pool
 
 
@@ -52,7 +53,7 @@ def closed_entropy(batch: Batch, part: Part, share: float, pool: Pool | None) ->
 
 def _sums(part: Part) -> tuple[Array, Array]:
     """The sum of the cross-entropy and that of the weights: floats, or tensors of a device."""
-    found = [_block_sums(block) for _, block in blocks(part)]
+    found = [_block_sums(block) for (block,) in blocks(part)]
     if not part.z.is_cpu:  # a single block
         return found[0]
     return math.fsum(total.item() for total, _ in found), math.fsum(float(x) for _, x in found)

@@ -7,9 +7,8 @@ backward pass only returns it.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -18,70 +17,60 @@ from torch import Tensor
 from anyloss._core.backend import Array
 from anyloss._core.gradient import Derivatives
 from anyloss._core.shapes import Layout
-from anyloss.steps import Step
-from anyloss.torch.decide import (
-    MODERATE,
-    Decided,
-    Part,
-    blocks,
-    class_scale,
-    classes_last,
-    is_small,
-    scratch,
-)
-from anyloss.torch.entropy import Entropy, add_class_gradient, add_column_gradient
+from anyloss.torch.classes import class_scale, softmax_back
+from anyloss.torch.columns import column_slope, slope_factor
+from anyloss.torch.decide import Decided
+from anyloss.torch.entropy import add_class_gradient, add_column_gradient
+from anyloss.torch.part import Part, blocks, scratch
 
 LIMIT = {dtype: torch.finfo(dtype).max / 4 for dtype in (torch.float32, torch.float64)}
 
-Again = Callable[[], Decided]
-Plain = Callable[[Tensor], Tensor]
+
+class Closed(NamedTuple):
+    """A loss whose gradient is known."""
+
+    value: Array
+    ready: list[Tensor]  # the gradient, until it is handed out: the caller may edit it
+    again: Callable[[], Tensor]  # computes it once more, for a second backward pass
+    plain: Callable[[Tensor], Tensor]  # the loss in differentiable operations
+    lay: Layout
 
 
-def with_gradient(
-    scores: Tensor, lay: Layout, decided: Decided, found: Derivatives, entropy: Entropy | None,
-    again: Again, plain: Plain,
-) -> Tensor:  # fmt: skip
-    """One minus the score, plus the cross-entropy, as a tensor whose gradient is known.
-
-    `again` decides once more, for a second backward pass through the same loss. `plain` is the same
-    loss in differentiable operations, for a gradient that is differentiated itself.
-    """
-    loss: Tensor = _ClosedForm.apply(scores, lay, decided, found, entropy, again, plain)  # type: ignore[no-untyped-call]
+def with_gradient(scores: Tensor, closed: Closed) -> Tensor:
+    """The loss as a tensor."""
+    if not closed.ready:
+        return _as_loss(closed.value, scores)
+    loss: Tensor = _ClosedForm.apply(scores, closed)  # type: ignore[no-untyped-call]
     return loss
+
+
+def _as_loss(value: Array, scores: Tensor) -> Tensor:
+    if isinstance(value, float):
+        return torch.scalar_tensor(value, dtype=scores.dtype)
+    return torch.as_tensor(value, dtype=scores.dtype, device=scores.device)
 
 
 class _ClosedForm(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: Any, scores: Tensor, lay: Layout, decided: Decided, found: Derivatives,
-        entropy: Entropy | None, again: Again, plain: Plain,
-    ) -> Tensor:  # fmt: skip
-        if decided.buffer is not None:
-            ctx.save_for_backward(scores)
-            ctx.factor = None if entropy is None else entropy.factor
-            ctx.found, ctx.again, ctx.plain, ctx.lay = found, again, plain, lay
-            ctx.gradient = loss_gradient(decided, found, ctx.factor).reshape(scores.shape)
-        value = 1.0 - found.score if entropy is None else 1.0 - found.score + entropy.loss
-        if isinstance(value, float):
-            return torch.scalar_tensor(value, dtype=scores.dtype)
-        return torch.as_tensor(value, dtype=scores.dtype, device=scores.device)
+    def forward(ctx: Any, scores: Tensor, closed: Closed) -> Tensor:
+        ctx.save_for_backward(scores)
+        ctx.closed = closed
+        return _as_loss(closed.value, scores)
 
     @staticmethod
-    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        (scores,) = ctx.saved_tensors
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor, None]:
+        closed = ctx.closed
         if torch.is_grad_enabled():  # the gradient itself will be differentiated
-            loss = ctx.plain(scores)
+            (scores,) = ctx.saved_tensors
+            loss = closed.plain(scores)
             (gradient,) = torch.autograd.grad(loss, scores, upstream, create_graph=True)
-            return gradient, None, None, None, None, None, None
-        # The tensor itself is returned once, because the caller may edit it.
-        gradient, ctx.gradient = ctx.gradient, None
-        if gradient is None:
-            gradient = loss_gradient(ctx.again(), ctx.found, ctx.factor).reshape(scores.shape)
+            return gradient, None
+        gradient = closed.ready.pop() if closed.ready else closed.again()
         if upstream.ndim:
-            gradient = gradient * _spread(upstream, ctx.lay, scores.ndim)
+            gradient = gradient * _spread(upstream, closed.lay, gradient.ndim)
         elif not _is_one(upstream):
             gradient = gradient * upstream
-        return gradient, None, None, None, None, None, None
+        return gradient, None
 
 
 def _spread(upstream: Tensor, lay: Layout, axes: int) -> Tensor:
@@ -112,117 +101,73 @@ def loss_gradient(decided: Decided, found: Derivatives, factor: Array | None) ->
 
     `factor` is that of the cross-entropy, or None without it.
     """
-    part, step, gradient = decided.part, decided.step, decided.buffer
+    part, gradient = decided.part, decided.buffer
     assert gradient is not None
-    limit = LIMIT[part.z.dtype]  # larger derivatives belong to decisions whose own vanish
-    if is_small(part):
-        _small_gradient(part, gradient, found, limit)
-        if factor is not None:
-            add_column_gradient(part, gradient, factor)
-        return gradient
+    # Derivatives beyond the limit belong to decisions whose own derivatives vanish.
+    limit, scale = LIMIT[part.z.dtype], slope_factor(part)
     if isinstance(found.d_positive, float):
-        d_positive, d_negative = (-min(max(x, -limit), limit) for x in found[1:])
+        d_positive, d_negative = (-min(max(scale * x, -limit), limit) for x in found[1:])
     else:
-        d_positive, d_negative = (_as_tensor(x, part, limit) for x in found[1:])
+        d_positive, d_negative = _as_tensors(found, part, scale, limit)
     saved = iter(decided.saved)
-    for at, block in blocks(part):
-        own = [x[at] if part.per_sample else x for x in (d_positive, d_negative)]
-        out = gradient[at]
+    for block, out, d_p, d_n in blocks(part, gradient, d_positive, d_negative):
+        a = next(saved, out)
         if part.softmax:
-            a = out if step.is_identity else next(saved)
-            _class_gradient(block, step, out, a, own[0], own[1], factor)
+            _class_gradient(block, out, a, d_p, d_n, factor)
             continue
-        if part.soft_labels or part.squared:
-            out.mul_(_by_decision(block, next(saved), *own))
-        else:
-            _column_gradient(out, block.y, *own)
+        column_slope(block, _by_decision(block, a, d_p, d_n), out)
         if factor is not None:
             add_column_gradient(block, out, factor)
     return gradient
 
 
-def _column_gradient(out: Tensor, y: Tensor, d_positive: Array, d_negative: Array) -> None:
-    """Multiply the derivatives of the decisions by those of the score."""
-    room, change = scratch(out)[0], d_positive - d_negative
-    if isinstance(change, float):
-        torch.mul(out, d_negative, out=room)
-        torch.addcmul(room, out, y, value=change, out=out)
-    else:
-        out.mul_(torch.mul(y, change, out=room).add_(d_negative))
-
-
-def _small_gradient(part: Part, gradient: Tensor, found: Derivatives, limit: float) -> None:
-    """The same by NumPy, which has less overhead per call."""
-    derivative = gradient.numpy()
-    number = derivative.dtype.type
-    if isinstance(found.d_positive, float):
-        d_positive, d_negative = (-min(max(x, -limit), limit) for x in found[1:])
-        change, other = number(d_positive - d_negative), number(d_negative)
-    else:
-        shape = () if part.z.ndim == 1 else (-1, 1, part.z.shape[2], 1)
-        d_positive, d_negative = (
-            np.minimum(np.maximum(-x, -limit), limit).reshape(shape) for x in found[1:]
-        )
-        change, other = (d_positive - d_negative).astype(number), d_negative.astype(number)
-    derivative *= part.y.numpy() * change + other
-
-
-def _as_tensor(x: Array, part: Part, limit: float) -> Tensor:
-    """Minus a derivative, within the limit, with axes that can be multiplied with the scores."""
-    shape = () if part.z.ndim == 1 else (-1, 1, part.z.shape[2], 1)
-    if isinstance(x, Tensor):
-        return x.neg().clamp_(-limit, limit).to(part.z.dtype).reshape(shape)
-    found: Tensor = torch.from_numpy(np.minimum(np.maximum(-x, -limit), limit))
-    return found.to(part.z.dtype).reshape(shape)
-
-
 def _by_decision(part: Part, a: Tensor, d_positive: Array, d_negative: Array) -> Tensor:
-    """The derivatives of the score by the decisions, where these depend on the decisions."""
-    y = part.y
+    """The gradient by the decisions of dense labels, times the weights.
+
+    `a` are the decisions, which matter for soft labels and squared decisions.
+    """
+    y, room, change = part.y, scratch(part.z)[0], d_positive - d_negative
+    g: Tensor
     if part.squared:  # `tp = sum(a y)`, and the predicted positives are `sum(a^2)`
-        squares: Tensor = y * (d_positive - d_negative) + 2 * a * d_negative
-        return squares
-    # More of a decision is more of `tp` below the soft label, and more of `fp` above it.
-    side: Tensor = (a < y).to(a.dtype) * d_positive + (a > y).to(a.dtype) * d_negative
-    return side
+        g = y * change + 2 * a * d_negative
+    elif part.soft_labels:
+        # More of a decision is more of `tp` below the soft label, and more of `fp` above it.
+        g = (a < y).to(y.dtype) * d_positive + (a > y).to(y.dtype) * d_negative
+    elif isinstance(change, float):
+        g = torch.add(torch.scalar_tensor(d_negative, dtype=y.dtype), y, alpha=change, out=room)
+    else:
+        g = torch.mul(y, change, out=room).add_(d_negative)
+    return g if part.weight is None else g.mul_(part.weight)
+
+
+def _as_tensors(found: Derivatives, part: Part, scale: float, limit: float) -> Sequence[Tensor]:
+    """Minus the derivatives times a factor, within the limit, with the axes of the scores."""
+    d_positive, d_negative = found[1:]
+    if isinstance(d_positive, Tensor):
+        both = torch.stack([d_positive, d_negative])
+    else:
+        both = torch.from_numpy(np.array([d_positive, d_negative]))
+    shape = () if part.z.ndim == 1 else (-1, 1, part.z.shape[2], 1)
+    return both.mul_(-scale).clamp_(-limit, limit).to(part.z.dtype).view(2, *shape).unbind()
 
 
 def _class_gradient(
-    part: Part, step: Step, p: Tensor, a: Tensor, d_positive: Tensor, d_negative: Tensor,
+    part: Part, p: Tensor, a: Tensor, d_positive: Tensor, d_negative: Tensor,
     factor: Array | None,
 ) -> None:  # fmt: skip
     """Overwrite the probabilities `p` of a block of classes with the gradient."""
-    g, change = scratch(p)[0], d_positive - d_negative
-    if part.soft_labels or part.squared:
-        g.copy_(_by_decision(part, a, d_positive, d_negative))
-    elif part.by_index:
-        g.copy_(d_negative.expand_as(p))
+    if part.by_index:
+        g, change = scratch(p)[0].copy_(d_negative.expand_as(p)), d_positive - d_negative
         g.scatter_add_(2, part.y, change.expand_as(p).gather(2, part.y))
+        if part.weight is not None:
+            g.mul_(part.weight)
     else:
-        torch.mul(part.y, change, out=g).add_(d_negative)
-    if part.weight is not None:
-        g.mul_(part.weight)
-    if not step.is_identity:
-        _softmax_back(g, a, out=g).mul_(class_scale(step, p.shape[2]))
+        g = _by_decision(part, a, d_positive, d_negative)
+    if not part.identity:
+        softmax_back(g, a, out=g).mul_(class_scale(part))
     if not part.from_logits:
         p.copy_(g)
     elif factor is None:
-        _softmax_back(g, p, out=p)
+        softmax_back(g, p, out=p)
     else:
-        add_class_gradient(part, _softmax_back(g, p, out=g), p, factor)
-
-
-def _softmax_back(g: Tensor, p: Tensor, out: Tensor) -> Tensor:
-    """The gradient `g` of a softmax `p` over the third axis, carried back to its argument.
-
-    `out` may be `g` or `p`: PyTorch's own kernel reads a row before it writes to it. An entry near
-    one is made the reference of the others first, so that nothing cancels.
-    """
-    if not p.numel():
-        return out
-    if not (p.is_cpu and p.amax().item() <= 1 / (1 + math.exp(-MODERATE[p.dtype]))):
-        above = torch.gt(p, 0.5, out=torch.empty_like(p))
-        g.sub_(above.mul_(g).sum(2, keepdim=True))
-    rows, of_rows, to_rows = classes_last(g), classes_last(p), classes_last(out)
-    torch._softmax_backward_data(rows, of_rows, 2, p.dtype, grad_input=to_rows)
-    return out
+        add_class_gradient(part, softmax_back(g, p, out=g), p, factor)

@@ -5,9 +5,7 @@ The argument order is that of PyTorch, `loss(input, target)`, and the scores are
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from functools import partial
 from typing import Unpack
 
 import numpy as np
@@ -35,9 +33,9 @@ from anyloss._core.scoring import check_finite, whole_score
 from anyloss.metrics import Metric, MetricSpec
 from anyloss.steps import Step
 from anyloss.torch.batch import BACKENDS, Batch, check_logits, hard_count, read_batch
-from anyloss.torch.decide import Decided, decide
+from anyloss.torch.decide import Decided, all_finite, decide
 from anyloss.torch.entropy import closed_entropy, has_own_gradient
-from anyloss.torch.gradient import with_gradient
+from anyloss.torch.gradient import Closed, loss_gradient, with_gradient
 from anyloss.torch.lagrangian import Multipliers
 from anyloss.torch.memory import Monitor, RunningCounts
 from anyloss.torch.plain import mean_cross_entropy, parts_of_counts, plain_loss, plain_score
@@ -73,18 +71,25 @@ def _step_loss(batch: Batch, k: int, settings: Settings, pool: Pool | None) -> T
     wanted = batch.scores.requires_grad and torch.is_grad_enabled()
     decided = decide(batch, step, wanted)
     found, share = _derivatives(decided, batch, settings, pool, k), settings.cross_entropy
-    entropy = None
+    value, entropy, factor = 1.0 - found.score, None, None
     if share and has_own_gradient(decided):
         entropy = closed_entropy(batch, decided.part, share, pool)
-    of_plain = settings if entropy is not None else settings._replace(cross_entropy=0.0)
+        value, factor = value + entropy.loss, entropy.factor
+
+    def gradient(decided: Decided) -> Tensor:
+        given = loss_gradient(decided, found, factor)
+        return given if given.shape == batch.scores.shape else given.view(batch.scores.shape)
+
+    def again() -> Tensor:
+        return gradient(decide(batch, step))
 
     def plain(scores: Tensor) -> Tensor:
         other = batch._replace(scores=scores)
-        return _with_entropy(plain_loss(other, k, settings, pool), other, of_plain, pool)
+        loss = plain_loss(other, k, settings, pool)
+        return loss if entropy is None else _with_entropy(loss, other, settings, pool)
 
-    loss = with_gradient(
-        batch.scores, batch.layout, decided, found, entropy, partial(decide, batch, step), plain
-    )
+    ready = [gradient(decided)] if wanted else []
+    loss = with_gradient(batch.scores, Closed(value, ready, again, plain, batch.layout))
     return loss if entropy is not None else _with_entropy(loss, batch, settings, pool)
 
 
@@ -109,27 +114,20 @@ def _derivatives(
             total, weight = _unstacked(both)
             return total, weight
 
-        arrays = Counts(*(np.reshape(x, (1, 1, 1)) for x in counts)) if column else counts
+        counts = Counts(*(np.reshape(x, (1, 1, 1)) for x in counts)) if column else counts
         found = class_derivatives(
-            arrays, metric, lay, smooth, _unstacked(decided.sample_weight),
+            counts, metric, lay, smooth, _unstacked(decided.sample_weight),
             NUMPY if batch.scores.is_cpu else BACKENDS[torch.float64],
             merge if pool is not None and lay.per_sample and lay.reduction != "none" else None,
             of_loss=True,
         )  # fmt: skip
-    if batch.checked and not _is_finite((*found, *counts)):
+    if batch.checked and not (all_finite(*counts, *found[1:]) and all_finite(found.score)):
         if batch.options.from_logits:
             check_logits(decided.part.z, finite=lay.task == "multiclass")
         check_finite(counts, [*found, *counts], metric)
     if factor == 1.0:
         return found
     return Derivatives(found.score, factor * found.d_positive, factor * found.d_negative)
-
-
-def _is_finite(values: tuple[Array, ...]) -> bool:
-    """Whether all numbers are finite; plain floats are added without NumPy's overhead."""
-    return math.isfinite(
-        sum(x if type(x) is float else float(np.add.reduce(x, axis=None)) for x in values)
-    )
 
 
 def _stacked(sums: Array) -> Tensor:

@@ -11,7 +11,14 @@ from torch import Tensor
 
 from anyloss._core.counts import Counts
 from anyloss._core.options import Settings
-from anyloss._core.scoring import averaged, check_finite, score_parts, whole_loss, whole_score
+from anyloss._core.scoring import (
+    averaged,
+    check_finite,
+    part_of_mean,
+    score_parts,
+    whole_loss,
+    whole_score,
+)
 from anyloss.torch.batch import (
     BACKENDS,
     Batch,
@@ -66,7 +73,8 @@ def parts_of_counts(
         settings.metric, counts, lay, backend, smooth=smooth, hard=hard,
         weighted=batch.weight is not None,
     )  # fmt: skip
-    total, weight = score_parts(found, counts, lay, backend, sample_weight)
+    part = part_of_mean(found, counts, lay, backend, sample_weight)
+    total, weight = score_parts(found, part, lay, backend)
     if pool is not None and lay.per_sample and lay.reduction != "none":
         total, weight = pooled(pool, k, torch.stack([total, weight]))  # a sample is in one part
     return counts, (total, weight)
