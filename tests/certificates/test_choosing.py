@@ -65,7 +65,7 @@ def test_the_rows_needed_are_those_of_an_exact_binomial():
 
 
 def test_bad_input():
-    with pytest.raises(ValueError, match="candidates must be at least 1"):
+    with pytest.raises(ValueError, match="candidates must be an integer of at least 1"):
         certified_threshold([1], [1.0], [1], [1.0], constraints="recall >= 0.5", candidates=0)
     with pytest.raises(ValueError, match="one length"):
         certified_threshold([1], [1.0], [1, 0], [1.0], constraints="recall >= 0.5")

@@ -133,6 +133,7 @@ def certify(
         Journal of the Royal Statistical Society B 86(1), 2024.
     """
     check_confidence(confidence_level)
+    confidence_level = float(confidence_level)
     counts = _counts(y_true, y_pred, frequency, groups, random_state)
     if is_constraint(metric):
         constraints = read_constraints(metric)  # type: ignore[arg-type]

@@ -126,6 +126,7 @@ def certified_threshold(
         19(2), 2025.
     """
     check_confidence(confidence_level)
+    confidence_level = float(confidence_level)
     chosen, required = find_metric(metric), read_constraints(constraints)
     if not required:
         raise ValueError(
