@@ -133,7 +133,7 @@ def test_the_boosted_baselines_are_lightgbms():
 @pytest.mark.parametrize("model", rules.MODELS)
 @pytest.mark.parametrize("task", ["multiclass", "multilabel"])
 def test_every_method_is_there_and_learns(model, task, monkeypatch):
-    monkeypatch.setattr(several, "ROUNDS", 9)
+    monkeypatch.setattr(rules, "ROUNDS", 9)
     monkeypatch.setattr("anyloss.baselines.boosted.ROUNDS", 9)
     if task == "multiclass":
         split, truth, _ = wine_split(hidden=rules.HIDDEN.get(model, ()))
