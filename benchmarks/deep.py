@@ -1,8 +1,8 @@
 """How to train a network for a metric, measured: the losses and `refine` beside what others do.
 
-    python benchmarks/deep.py --data ../shared/data --journal ../deep/journal.jsonl
+    python benchmarks/deep.py --data ../shared/data             # goes on from deep.jsonl
     python benchmarks/deep.py --data ../shared/data --quick     # one seed, few epochs: minutes
-    python benchmarks/deep.py --journal ../deep/journal.jsonl --tables   # what is finished so far
+    python benchmarks/deep.py --tables                          # what is finished so far
 
 The tasks are in `deep_tasks.py`, the methods in `deep_methods.py`. Everyone has the same network,
 first weights, batches, optimizer and number of epochs; those of `refine` count. Every method gets
@@ -37,6 +37,7 @@ from deep_tasks import TASKS, Task
 
 from anyloss._core.journal import Journal
 
+JOURNAL = Path(__file__).with_suffix(".jsonl")
 VERSION = 2  # of tasks and methods: a journal of another version is refused
 
 
@@ -113,7 +114,9 @@ def collected(results: dict[str, list[dict[str, Any]]]) -> Scores:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--data", type=Path, help="the folder of the data; needed to run")
-    parser.add_argument("--journal", type=Path, nargs="+", help="default: a temporary file")
+    parser.add_argument(
+        "--journal", type=Path, nargs="+", help="default: deep.jsonl, with --quick a temporary file"
+    )
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--tasks", nargs="+", choices=TASKS, metavar="TASK", default=list(TASKS))
     parser.add_argument(
@@ -128,7 +131,7 @@ def main() -> None:
     if given.quick:
         tasks = {name: t._replace(epochs=max(3, t.epochs // 10)) for name, t in tasks.items()}
     with tempfile.TemporaryDirectory() as folder:
-        paths = given.journal or [Path(folder) / "journal.jsonl"]
+        paths = given.journal or [Path(folder) / JOURNAL.name if given.quick else JOURNAL]
         if not given.tables:
             seeds = 1 if given.quick else given.seeds
             work(given.data, paths, tasks, given.methods, seeds, given.quick)

@@ -250,7 +250,8 @@ class TunedDecisionClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimat
     def _fit(self, X: Array, y: Array, params: dict[str, Any]) -> Self:
         promise = self._check_parameters()
         for name in ("cv_results_", "n_features_in_", "feature_names_in_"):
-            vars(self).pop(name, None)  # of an earlier fit
+            if hasattr(self, name):
+                delattr(self, name)  # of an earlier fit
         if not _routing_enabled():
             _raise_for_params(params, self, "fit", allow=["sample_weight", "groups"])
         if y is None:
