@@ -7,8 +7,8 @@
 The truth is simulated: a population of four cells with a known metric. Coverage: the share of
 samples whose bound lies above the truth, against the promise of 5 %. Tightness: the mean of truth
 minus bound, beside the percentile bootstrap with its own share of wrong bounds. Bets: the bound of
-F-beta and costs by betting beside that of Hoeffding and Bentkus. `constraints_value.py` measures what a
-certified constraint costs on real tables.
+F-beta and costs by betting beside that of Hoeffding and Bentkus. What a certified constraint costs
+on real tables is measured by `constraints_value.py`.
 """
 
 from __future__ import annotations

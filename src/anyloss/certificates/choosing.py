@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral
 
 import numpy as np
@@ -30,8 +30,8 @@ class CertifiedThreshold:
 
     Attributes:
         threshold (float or None): the best threshold among the certified ones; None if none is.
-        certificate (Certificate): the test of that threshold, or of the first candidate if no
-            threshold is certified.
+        certificate (Certificate): the test of that threshold, whose bound is the constraint, or of
+            the first candidate with its own bound if no threshold is certified.
         tested (tuple of float): the thresholds that were tested, in their order.
         uncertified_threshold (float): the best threshold that satisfies the constraints on the
             tuning rows, or the nearest one to it. Nothing is promised for it.
@@ -154,13 +154,25 @@ def certified_threshold(
     counts = _counts_at(y, s, cuts[picked[shown]])
     return CertifiedThreshold(
         threshold=float(cuts[picked[shown]]) if passed else None,
-        certificate=check_constraints(required, counts, confidence_level),
+        certificate=_as_tested(required, check_constraints(required, counts, confidence_level)),
         tested=tuple(cuts[picked[tested]].tolist()),
         uncertified_threshold=nearest_threshold(
             y_tuning, scores_tuning, chosen, required, weight_tuning
         ).threshold,
         rows_needed=None if passed else rows_needed(required, counts, confidence_level),
     )
+
+
+def _as_tested(constraints: tuple[Constraint, ...], found: Certificate) -> Certificate:
+    """The certificate of a passed threshold, whose bound is the constraint itself.
+
+    The passed threshold was chosen by the certifying rows, so that a bound of these rows which goes
+    further than the test would be too good.
+    """
+    if not found.holds or len(constraints) > 1:
+        return found
+    value, at_least = constraints[0].value, constraints[0].at_least
+    return replace(found, lower=value if at_least else -np.inf, upper=np.inf if at_least else value)
 
 
 def rows_needed(

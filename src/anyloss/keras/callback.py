@@ -64,8 +64,9 @@ class RefineCallback(keras.callbacks.Callback):  # type: ignore[misc]
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         if self.selection is None and epoch >= self.at_epoch:
             p = self.model.predict(self.x, verbose=0)
-            how = {"metric": self.metric, "average": self.average}
-            self.target = switched.read_target(p, *self.labels, **how)
+            self.target = switched.read_target(
+                p, *self.labels, metric=self.metric, average=self.average
+            )
             z = self._logits(self.x)
             start = switched.candidate(self.model, self.target, z, self.target.averaged_offsets(z))
             self.selection = Selection(start)

@@ -71,12 +71,12 @@ def bound(result: Result) -> str:
         return ""
     (constraint,) = read_constraints(list(result.constraints))
     least, edge = ("least", "lower") if constraint.at_least else ("most", "upper")
+    test = found.certificate
     which = "" if found.threshold is not None else " at the first threshold that was tested"
     return (
-        f"The {constraint.metric.name} on these {count(found.certificate.rows)} rows is "
-        f"{number(found.certificate.score)}{which}, and on new data at {least} "
-        f"{number(getattr(found.certificate, edge))}, with "
-        f"{_percent(found.certificate.confidence_level)} confidence ({found.certificate.method})."
+        f"The {constraint.metric.name} on these {count(test.rows)} rows is {number(test.score)}"
+        f"{which}, and on new data it is at {least} {number(getattr(test, edge))}, with "
+        f"{_percent(test.confidence_level)} confidence (p = {test.p_value:.3g}; {test.method})."
     )
 
 
