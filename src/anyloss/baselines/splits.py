@@ -23,21 +23,24 @@ def check_sizes(folds: int, repeats: int, rows: int) -> None:
         )
 
 
-def new_split(X: Any, y: Any, test: Any, hidden: tuple[int, ...], seed: int) -> Split:
+def new_split(
+    X: Any, y: Any, test: Any, hidden: tuple[int, ...], seed: int, groups: Any = None
+) -> Split:
     """The split that every method receives: scaled rows and two sets of inner folds.
 
-    The scaler is fitted on the training rows `X` only.
+    The scaler is fitted on the training rows `X` only. The rows of a group stay in one fold.
     """
-    from sklearn.model_selection import StratifiedKFold
+    from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
     from sklearn.preprocessing import StandardScaler
 
     scaler = StandardScaler().fit(X)
     rows = scaler.transform(X)
+    kind = StratifiedKFold if groups is None else StratifiedGroupKFold
     inner, other = (
-        list(StratifiedKFold(INNER, shuffle=True, random_state=s).split(rows, y))
+        list(kind(INNER, shuffle=True, random_state=s).split(rows, y, groups))
         for s in (seed, seed + 1000)
     )
-    return Split(rows, y, scaler.transform(test), inner, other, hidden, seed)
+    return Split(rows, y, scaler.transform(test), inner, other, hidden, seed, groups)
 
 
 def check_rarer(y: Any, folds: int) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import check_random_state
+from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 from threadpoolctl import threadpool_limits
@@ -157,21 +157,25 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "layers_")
 
-    def fit(self, X: Array, y: Array, sample_weight: Array | None = None) -> Self:
+    def fit(
+        self, X: Array, y: Array, sample_weight: Array | None = None, groups: Array | None = None
+    ) -> Self:
         """Fit the classifier. If fitting fails or is interrupted, the object stays unchanged.
 
         Args:
             X (array or sparse matrix): the training rows.
             y (array): their labels.
             sample_weight (array, optional): one weight per row.
+            groups (array, optional): the group of each row, such as a customer. The rows of a group
+                are held out together in the inner folds.
 
         Returns:
             self: the fitted classifier.
         """
         with unchanged_on_error(self):
-            return self._fit(X, y, sample_weight)
+            return self._fit(X, y, sample_weight, groups)
 
-    def _fit(self, X: Array, y: Array, sample_weight: Array | None) -> Self:
+    def _fit(self, X: Array, y: Array, sample_weight: Array | None, groups: Array | None) -> Self:
         find_metric(self.metric)
         hidden = self._check_parameters()
         with _hint_for_text():
@@ -180,10 +184,14 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 multi_output=True,
             )  # fmt: skip
         check_classification_targets(y)
+        if groups is not None:
+            check_consistent_length(X, groups)
+            groups = np.unique(np.asarray(groups), return_inverse=True)[1]
         if sample_weight is not None:
             sample_weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
             present = sample_weight > 0
             X, y, sample_weight = X[present], y[present], sample_weight[present]
+            groups = None if groups is None else groups[present]
         target = read_target(y, self.metric, self.average, self.pos_label, sample_weight)
         labels = target.labels
         initial = self._initial_layers([X.shape[1], *hidden, labels.shape[1]])
@@ -193,11 +201,12 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self.max_rows is not None and X.shape[0] > self.max_rows:
             rows, sample_weight = thinned(labels, sample_weight, target.task, self.max_rows, seed)
             X, labels = X[rows], labels[rows]
+            groups = None if groups is None else groups[rows]
         X, into_columns = standardise(X, sample_weight)
         with stage_progress(self.verbose) as on_step, threadpool_limits(1, user_api="blas"):
             found = fit(
                 X, labels, self.metric, task=target.task, average=target.average,
-                weight=sample_weight, hidden=hidden, C=self.C, folds=self.folds,
+                weight=sample_weight, groups=groups, hidden=hidden, C=self.C, folds=self.folds,
                 repeats=self.repeats, steps=self.max_iter, initial=initial, seed=seed,
                 on_step=on_step,
                 patience=self.n_iter_no_change if self.early_stopping else None,

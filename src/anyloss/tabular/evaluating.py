@@ -50,6 +50,7 @@ class Parts(NamedTuple):
     y: Array
     X_test: Array
     y_test: Array
+    groups: Array | None = None  # of the training rows
 
 
 def baselines(
@@ -59,14 +60,15 @@ def baselines(
 
     A larger table is sampled: 100,000 rows, or as many as hold 2,000 rows of the rarest class.
     """
-    X, y, X_test, y_test = parts
+    X, y, X_test, y_test, groups = parts
     task, mine = outcome.task, scoring.score(y_test, ours)
     rarest = np.bincount(strata(as_columns(y), task)).min() / len(y)
     if len(y) > (most := max(BASELINE_ROWS, round(BASELINE_RARER / rarest))):
         rows = sample_rows(y, most, seed, task)
         X, y = X[rows], y[rows]
+        groups = None if groups is None else groups[rows]
     found = []
-    for method, theirs in _decisions(model, X, y, X_test, task, scoring, seed):
+    for method, theirs in _decisions(model, X, y, X_test, groups, task, scoring, seed):
         score = scoring.score(y_test, theirs)
         interval = difference_interval(y_test, ours, theirs, scoring, seed)
         found.append(Baseline(BASELINES[task][method], score, mine - score, interval))
@@ -81,15 +83,16 @@ def baselines(
 
 
 def _decisions(
-    model: str, X: Array, y: Array, X_test: Array, task: str, scoring: Scoring, seed: int
-) -> Iterator[tuple[str, Array]]:
+    model: str, X: Array, y: Array, X_test: Array, groups: Array | None, task: str,
+    scoring: Scoring, seed: int,
+) -> Iterator[tuple[str, Array]]:  # fmt: skip
     """The name of each method of cross-entropy, and its decisions on the test rows."""
     if task != "binary":
-        split = several_split(X, y, X_test, task, model, seed)
+        split = several_split(X, y, X_test, task, model, seed, groups)
         yield from several_decisions(split, methods_for(model, task), *scoring)
         return
     wanted = {"bce": ("bce", "bce_tuned"), "weighted": ("weighted",)}
-    split_of_two = new_split(X, y, X_test, MODELS.get(model, ()), seed)
+    split_of_two = new_split(X, y, X_test, MODELS.get(model, ()), seed, groups)
     for each in predictions(model, wanted, split_of_two, scoring.metric.name):
         yield each.method, each.decision.astype(float)
 
