@@ -41,6 +41,7 @@ class Split(NamedTuple):
     other_folds: Folds  # of the method "null": the same baseline with other inner folds
     hidden: tuple[int, ...]
     seed: int
+    groups: Array | None = None  # of the training rows; those of a group stay in one fold
 
 
 class Predictions(NamedTuple):
@@ -284,7 +285,9 @@ def _anyloss(split: Split, metrics: Sequence[str]) -> Iterator[Predictions]:
     All metrics share the models of the cross-entropy start.
     """
     begin = time.perf_counter()
-    initial = numpy_models.start(split.X, split.y, hidden=split.hidden, C=C, seed=split.seed)
+    initial = numpy_models.start(
+        split.X, split.y, groups=split.groups, hidden=split.hidden, C=C, seed=split.seed
+    )
     shared = time.perf_counter() - begin
     members = len(initial.held)
     for metric in metrics:

@@ -37,18 +37,20 @@ class SeveralSplit(NamedTuple):
     model: str  # "linear", "mlp" or "lightgbm"
     held: Array  # (folds, n): which rows each inner fold holds out
     seed: int
+    groups: Array | None = None
 
 
 def several_split(
-    X: Array, y: Array, test: Array, task: str, model: str, seed: int
-) -> SeveralSplit:
+    X: Array, y: Array, test: Array, task: str, model: str, seed: int,
+    groups: Array | None = None,
+) -> SeveralSplit:  # fmt: skip
     """The split that every method receives; the scaler is fitted on the training rows only."""
     from sklearn.preprocessing import StandardScaler
 
     scaler = StandardScaler().fit(X)
     rows, rng = scaler.transform(X), np.random.default_rng(seed)
-    held = inner_folds(rows, y, task, INNER, 1, rng)
-    return SeveralSplit(rows, y, scaler.transform(test), task, model, held, seed)
+    held = inner_folds(rows, y, task, INNER, 1, rng, groups)
+    return SeveralSplit(rows, y, scaler.transform(test), task, model, held, seed, groups)
 
 
 def methods_for(model: str, task: str) -> tuple[str, ...]:
@@ -73,7 +75,7 @@ def several_decisions(
     if "anyloss" in methods:
         found = numpy_models.fit(
             split.X, split.y, metric, task=split.task, average=lay.average,
-            hidden=MODELS[split.model], C=C, seed=split.seed,
+            groups=split.groups, hidden=MODELS[split.model], C=C, seed=split.seed,
         )  # fmt: skip
         values = found.decide(split.test)
         p = values if split.task == "multiclass" else (1 + values) / 2

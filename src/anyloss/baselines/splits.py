@@ -23,25 +23,32 @@ def check_sizes(folds: int, repeats: int, rows: int) -> None:
         )
 
 
-def new_split(X: Any, y: Any, test: Any, hidden: tuple[int, ...], seed: int) -> Split:
+def new_split(
+    X: Any, y: Any, test: Any, hidden: tuple[int, ...], seed: int, groups: Any = None
+) -> Split:
     """The split that every method receives: scaled rows and two sets of inner folds.
 
     The scaler is fitted on the training rows `X` only. Folds are stratified by class; those of
-    several labels are not.
+    several labels are not. The rows of a group stay in one fold.
     """
     from sklearn.preprocessing import StandardScaler
 
     scaler = StandardScaler().fit(X)
     rows = scaler.transform(X)
-    inner, other = (list(splitter(y, INNER, s).split(rows, y)) for s in (seed, seed + 1000))
-    return Split(rows, y, scaler.transform(test), inner, other, hidden, seed)
+    inner, other = (
+        list(splitter(y, INNER, s, groups).split(rows, y, groups)) for s in (seed, seed + 1000)
+    )
+    return Split(rows, y, scaler.transform(test), inner, other, hidden, seed, groups)
 
 
-def splitter(y: Any, folds: int, seed: int) -> Any:
-    """Shuffled folds, stratified unless there are several labels."""
-    from sklearn.model_selection import KFold, StratifiedKFold
+def splitter(y: Any, folds: int, seed: int, groups: Any = None) -> Any:
+    """Shuffled folds, stratified unless there are several labels, which keep groups together."""
+    from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, StratifiedKFold
 
-    return (KFold if y.ndim == 2 else StratifiedKFold)(folds, shuffle=True, random_state=seed)
+    kind = KFold if y.ndim == 2 else StratifiedKFold
+    if groups is not None:
+        kind = GroupKFold if y.ndim == 2 else StratifiedGroupKFold
+    return kind(folds, shuffle=True, random_state=seed)
 
 
 def check_rarer(y: Any, folds: int) -> None:

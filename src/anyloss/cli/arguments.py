@@ -67,6 +67,18 @@ def add_table(command: argparse.ArgumentParser) -> None:
         metavar="COLUMN",
         help="A column that identifies the rows. It is not used as a feature.",
     )
+    command.add_argument(
+        "--group",
+        metavar="COLUMN",
+        help="A column of groups, such as customers or patients, whose rows stay together. It is "
+        "not used as a feature.",
+    )
+    command.add_argument(
+        "--time",
+        metavar="COLUMN",
+        help="A column of dates or numbers. The model is trained on the earlier rows and tested on "
+        "the later ones. It is not used as a feature.",
+    )
     add_format(command)
 
 
@@ -122,6 +134,7 @@ def table_options(given: argparse.Namespace) -> dict[str, Any]:
     return {
         "source": given.data, "target": given.target, "metric": given.metric,
         "positive": given.positive, "average": given.average, "seed": given.seed,
-        "drop": given.drop, "id_column": given.id, "separator": given.separator,
+        "drop": given.drop, "id_column": given.id, "group": given.group, "time": given.time,
+        "separator": given.separator,
         "encoding": given.encoding,
     }  # fmt: skip

@@ -11,20 +11,22 @@ MANY = 10  # copies of a row that need not stay in one fold
 
 
 def inner_folds(
-    X: Array, y: Array, task: str, folds: int, repeats: int, rng: np.random.Generator
-) -> Array:
+    X: Array, y: Array, task: str, folds: int, repeats: int, rng: np.random.Generator,
+    groups: Array | None = None,
+) -> Array:  # fmt: skip
     """Which rows each member holds out, `(members, rows)`: stratified, each row once per repeat.
 
     The only row of a class is never held out. Identical rows stay together, so that no copy of a
     held-out row is trained on, and a row of weight 2 is treated like the row twice. Rows with ten
     or more copies are distributed one by one; otherwise data with few distinct rows could not be
-    divided.
+    divided. With `groups`, the rows of a group stay together instead, and the group counts for the
+    class of its first row.
 
     >>> X, y = np.arange(4.0)[:, None], np.array([[0.0], [1.0]] * 2)
     >>> inner_folds(X, y, "binary", 2, 1, np.random.default_rng(0)).astype(int).tolist()
     [[1, 1, 0, 0], [0, 0, 1, 1]]
     """
-    same = kept_together(row_codes(X, y))
+    same = kept_together(row_codes(X, y)) if groups is None else groups
     _, distinct, same = np.unique(same, return_index=True, return_inverse=True)
     stratum = strata(y[distinct], task)
     held = []

@@ -95,8 +95,8 @@ class Started:
 def fit(
     X: Array, y: Array, metric: MetricSpec | Metric = "f1", *,
     task: str = "binary", average: str | None = "auto", weight: Array | None = None,
-    hidden: Sequence[int] = (), C: float = 1.0, folds: int = 5, repeats: int = 2,
-    steps: int = 300, patience: int | None = None, initial: Layers | None = None,
+    groups: Array | None = None, hidden: Sequence[int] = (), C: float = 1.0, folds: int = 5,
+    repeats: int = 2, steps: int = 300, patience: int | None = None, initial: Layers | None = None,
     seed: int = 0, on_step: OnStep = no_callback, constraints: ConstraintSpec | None = None,
 ) -> Ensemble:  # fmt: skip
     """Train a linear model or a network for a metric, without scikit-learn.
@@ -113,6 +113,8 @@ def fit(
         task (str): `"binary"`, `"multilabel"` or `"multiclass"`. Default: `"binary"`.
         average (str): how classes or labels are combined, as in `anyloss.score`.
         weight (array, optional): one weight per sample.
+        groups (array, optional): the group of each sample. Samples of a group are held out
+            together.
         hidden (sequence of int): the units of each hidden layer; none for a linear model.
         C (float): the inverse strength of the L2 penalty of the start, as in scikit-learn.
             Default: 1.
@@ -149,8 +151,8 @@ def fit(
         (300, 1)
     """
     started = start(
-        X, y, task=task, weight=weight, hidden=hidden, C=C, folds=folds, repeats=repeats,
-        initial=initial, seed=seed, on_step=on_step,
+        X, y, task=task, weight=weight, groups=groups, hidden=hidden, C=C, folds=folds,
+        repeats=repeats, initial=initial, seed=seed, on_step=on_step,
     )  # fmt: skip
     required = read_constraints(constraints)
     found = finish(
@@ -167,8 +169,8 @@ def fit(
 
 def start(
     X: Array, y: Array, *, task: str = "binary", weight: Array | None = None,
-    hidden: Sequence[int] = (), C: float = 1.0, folds: int = 5, repeats: int = 2,
-    initial: Layers | None = None, seed: int = 0, on_step: OnStep = no_callback,
+    groups: Array | None = None, hidden: Sequence[int] = (), C: float = 1.0, folds: int = 5,
+    repeats: int = 2, initial: Layers | None = None, seed: int = 0, on_step: OnStep = no_callback,
 ) -> Started:  # fmt: skip
     """The first stage of `fit`, which any number of metrics can share."""
     X = read_features(X)
@@ -182,7 +184,7 @@ def start(
         )
     rng = np.random.default_rng(seed)
     rows = X.sparse if isinstance(X, Centred) else X  # which rows are equal is the same
-    held = inner_folds(rows, y, task, folds, repeats, rng)
+    held = inner_folds(rows, y, task, folds, repeats, rng, groups)
     sizes = [X.shape[1], *hidden, y.shape[1]]
     layers = new_layers(sizes, len(held), rng) if initial is None else [x.copy() for x in initial]
     started = Started(layers, X, y, weight, task, held, C)

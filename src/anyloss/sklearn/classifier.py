@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import check_random_state, column_or_1d
+from sklearn.utils import check_consistent_length, check_random_state, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 from threadpoolctl import threadpool_limits
@@ -193,8 +193,8 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return hasattr(self, "layers_")
 
     def fit(
-        self, X: Array, y: Array, sample_weight: Array | None = None, *,
-        certify_set: tuple[Array, Array] | None = None,
+        self, X: Array, y: Array, sample_weight: Array | None = None,
+        groups: Array | None = None, *, certify_set: tuple[Array, Array] | None = None,
     ) -> Self:  # fmt: skip
         """Fit the classifier. If fitting fails or is interrupted, the object stays unchanged.
 
@@ -202,18 +202,20 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             X (array or sparse matrix): the training rows.
             y (array): their labels.
             sample_weight (array, optional): one weight per row.
+            groups (array, optional): the group of each row, such as a customer. The rows of a group
+                are held out together in the inner folds.
             certify_set (tuple, optional): a pair `(X, y)` of further rows that certify the
                 constraints, in place of a share of the training rows. They must be independent of
-                these, and have had no part in any choice.
+                these, and have had no part in any choice. With `groups` it is needed.
 
         Returns:
             self: the fitted classifier.
         """
         with unchanged_on_error(self):
-            return self._fit(X, y, sample_weight, certify_set)
+            return self._fit(X, y, sample_weight, groups, certify_set)
 
     def _fit(
-        self, X: Array, y: Array, sample_weight: Array | None,
+        self, X: Array, y: Array, sample_weight: Array | None, groups: Array | None,
         certify_set: tuple[Array, Array] | None,
     ) -> Self:  # fmt: skip
         find_metric(self.metric)
@@ -227,10 +229,20 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         refuse_weights(promise, sample_weight)
         if y.ndim == 2 and y.shape[1] == 1:
             y = column_or_1d(y, warn=True)
+        if groups is not None:
+            check_consistent_length(X, groups)
+            groups = np.unique(np.asarray(groups), return_inverse=True)[1]
+            if promise.confidence_level is not None and certify_set is None:
+                raise ValueError(
+                    "a certificate needs independent rows, and rows of one group are not: pass "
+                    "certify_set=(X, y) with one row of each of further groups, or leave out "
+                    "confidence_level="
+                )
         if sample_weight is not None:
             sample_weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
             present = sample_weight > 0
             X, y, sample_weight = X[present], y[present], sample_weight[present]
+            groups = None if groups is None else groups[present]
         fresh = check_random_state(self.random_state).randint(2**31)
         if certify_set is not None:
             check_rows_given(promise, certify_set)
@@ -249,11 +261,12 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self.max_rows is not None and X.shape[0] > self.max_rows:
             rows, sample_weight = thinned(labels, sample_weight, target.task, self.max_rows, seed)
             X, labels = X[rows], labels[rows]
+            groups = None if groups is None else groups[rows]
         X, into_columns = standardise(X, sample_weight)
         with stage_progress(self.verbose) as on_step, threadpool_limits(1, user_api="blas"):
             started = start(
-                X, labels, task=target.task, weight=sample_weight, hidden=hidden, C=self.C,
-                folds=self.folds, repeats=self.repeats, initial=initial, seed=seed,
+                X, labels, task=target.task, weight=sample_weight, groups=groups, hidden=hidden,
+                C=self.C, folds=self.folds, repeats=self.repeats, initial=initial, seed=seed,
                 on_step=on_step,
             )  # fmt: skip
             found = finish(

@@ -62,7 +62,8 @@ def compare_table(
     source: Any, target: str | Sequence[str], metric: str = "f1", *, journal: Path | str,
     positive: str | None = None, average: str = "auto", model: str = "linear", folds: int = 5,
     repeats: int = 3, rows: int = 20_000, seed: int = 0, drop: Sequence[str] = (),
-    id_column: str | None = None, separator: str | None = None, encoding: str | None = None,
+    id_column: str | None = None, group: str | None = None, time: str | None = None,
+    separator: str | None = None, encoding: str | None = None,
     on_progress: Callable[[int, int, str], None] | None = None,
 ) -> Comparison:  # fmt: skip
     """Compare our recipe with the usual methods on a table, over repeated stratified folds.
@@ -90,6 +91,9 @@ def compare_table(
         seed (int): the seed of the folds and the models. Default: 0.
         drop (sequence of str): columns that are not used. Default: none.
         id_column (str, optional): a column that identifies the rows; it is not used.
+        group (str, optional): a column of groups, such as customers, whose rows stay in one fold.
+        time (str, optional): a column of dates or numbers. Each fold is trained on the rows before
+            its test rows, and the folds are not repeated.
         separator (str, optional): the separator of a CSV file. Default: detected.
         encoding (str, optional): the encoding of a CSV file. Default: detected.
         on_progress (callable, optional): a callback. It receives the number of finished units of
@@ -118,17 +122,19 @@ def compare_table(
         C. Nadeau, Y. Bengio. Inference for the Generalization Error. Machine Learning 52, 2003.
     """
     options = TableOptions(
-        as_targets(target), metric, positive, average, seed, tuple(drop), id_column, separator,
-        encoding,
+        as_targets(target), metric, positive, average, seed, tuple(drop), id_column, group, time,
+        separator, encoding,
     )  # fmt: skip
     if model not in MODELS:
         raise ValueError(f"model must be one of {', '.join(MODELS)}; got {model!r}")
     check_sizes(folds, repeats, rows)
     table = load_table(source, options)
-    frame, y = _sample(table, rows, seed)
+    frame, y, groups, times = _sample(table, rows, seed)
+    repeats = repeats if times is None else 1
     for labels in as_columns(y).T:
         check_rarer(labels, folds)
-    job = _Job(frame, y, table.outcome, options.scoring(table.outcome), model, folds, seed)
+    scoring = options.scoring(table.outcome)
+    job = _Job(frame, y, groups, times, table.outcome, scoring, model, folds, seed)
     units: list[Unit] = [
         (r, f, x)
         for r in range(repeats)
@@ -138,7 +144,8 @@ def compare_table(
     settings = {
         "anyloss": __version__, "metric": metric, "average": str(job.scoring.layout.average),
         "model": model, "folds": folds, "rows": rows, "seed": seed,
-        "classes": list(table.outcome.classes), "data": _fingerprint(frame, y),
+        "classes": list(table.outcome.classes), "group": group, "time": time,
+        "data": _fingerprint(frame, y),
     }  # fmt: skip
     progress = on_progress or (lambda done, total, name: None)
     with Journal(Path(journal), settings) as kept:
@@ -160,6 +167,8 @@ class _Job(NamedTuple):
 
     frame: Any
     y: Array
+    groups: Array | None
+    times: Array | None
     outcome: Outcome
     scoring: Scoring
     model: str
@@ -184,10 +193,25 @@ def _plans(model: str, task: str) -> dict[str, tuple[str, str, dict[str, str]]]:
     return plans
 
 
-def _sample(table: PreparedTable, rows: int, seed: int) -> tuple[Any, Array]:
-    """The sampled rows without identifiers, and their labels."""
+def _sample(
+    table: PreparedTable, rows: int, seed: int
+) -> tuple[Any, Array, Array | None, Array | None]:
+    """The sampled rows without identifiers, their labels, groups and times."""
     keep = sample_rows(table.y, rows, seed, table.outcome.task)
-    return without_identifiers(table, table.frame.iloc[keep]), table.y[keep]
+    groups, times = (None if x is None else x[keep] for x in (table.groups, table.times))
+    return without_identifiers(table, table.frame.iloc[keep]), table.y[keep], groups, times
+
+
+def _folds(job: _Job, seed: int) -> list[tuple[Array, Array]]:
+    """The training rows and test rows of each fold."""
+    from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold, TimeSeriesSplit
+
+    if job.times is not None:
+        order = np.argsort(job.times, kind="stable")
+        return [(order[a], order[b]) for a, b in TimeSeriesSplit(job.folds).split(order)]
+    kind = StratifiedKFold if job.groups is None else StratifiedGroupKFold
+    outer = kind(job.folds, shuffle=True, random_state=seed)
+    return list(outer.split(job.y, strata(as_columns(job.y), job.outcome.task), job.groups))
 
 
 def _fingerprint(frame: Any, y: Array) -> str:
@@ -198,12 +222,10 @@ def _fingerprint(frame: Any, y: Array) -> str:
 
 
 def _run(job: _Job, unit: Unit) -> list[dict[str, Any]]:
-    from sklearn.model_selection import StratifiedKFold
-
     repeat, fold, plan = unit
     frame, y, task, seed = job.frame, job.y, job.outcome.task, job.seed * 1000 + repeat
-    outer = StratifiedKFold(job.folds, shuffle=True, random_state=seed)
-    train, test = list(outer.split(y, strata(as_columns(y), task)))[fold]
+    train, test = _folds(job, seed)[fold]
+    groups = None if job.groups is None else job.groups[train]
     trained, family, names = _plans(job.model, task)[plan]
     if family == TRIVIAL:
         return list(_trivial(job, test))
@@ -211,11 +233,11 @@ def _run(job: _Job, unit: Unit) -> list[dict[str, Any]]:
     encoder = fitted_encoder(frame.iloc[train])
     X, X_test = (encoder.transform(frame.iloc[at]) for at in (train, test))
     if task == "binary":
-        split = new_split(X, y[train], X_test, MODELS.get(trained, ()), seed + fold)
+        split = new_split(X, y[train], X_test, MODELS.get(trained, ()), seed + fold, groups)
         each = predictions(trained, {family: list(names)}, split, job.scoring.metric.name)
         decided = iter([(x.method, x.decision.astype(float)) for x in each])
     else:
-        rows = several_split(X, y[train], X_test, task, trained, seed + fold)
+        rows = several_split(X, y[train], X_test, task, trained, seed + fold, groups)
         decided = several_decisions(rows, list(names), *job.scoring)
     return [
         {"method": names[method], "score": job.scoring.score(y[test], x)} for method, x in decided

@@ -8,7 +8,7 @@ from warnings import catch_warnings
 
 import numpy as np
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import StratifiedKFold, cross_val_predict
+from sklearn.model_selection import cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -59,6 +59,7 @@ class Parts(NamedTuple):
     X_test: Array
     y_test: Array
     certify_set: tuple[Array, Array] | None = None
+    groups: Array | None = None  # of the training rows
 
 
 def baselines(
@@ -70,18 +71,19 @@ def baselines(
     A larger table is sampled: 100,000 rows, or as many as hold 2,000 rows of the rarest class.
     Under constraints there are only baselines that aim at them, or satisfy them on the test rows.
     """
-    X, y, X_test, y_test, certify_set = parts
+    X, y, X_test, y_test, certify_set, groups = parts
     task, mine = outcome.task, scoring.score(y_test, ours)
     rarest = np.bincount(strata(as_columns(y), task)).min() / len(y)
     if len(y) > (most := max(BASELINE_ROWS, round(BASELINE_RARER / rarest))):
         rows = sample_rows(y, most, seed, task)
         X, y = X[rows], y[rows]
+        groups = None if groups is None else groups[rows]
     found = []
     if promise.constraints:
-        given = Parts(X, y, X_test, y_test, certify_set)
+        given = Parts(X, y, X_test, y_test, certify_set, groups)
         named = constrained_decisions(model, given, scoring.metric, promise, seed)
     else:
-        every = _decisions(model, X, y, X_test, task, scoring, seed)
+        every = _decisions(model, X, y, X_test, groups, task, scoring, seed)
         named = ((BASELINES[task][method], theirs) for method, theirs in every)
     for name, theirs in named:
         score = scoring.score(y_test, theirs)
@@ -114,9 +116,11 @@ def constrained_decisions(
 
         name = "LightGBM"
         estimator = LGBMClassifier(verbose=-1, n_jobs=1, deterministic=True, force_col_wise=True)
-    X, y, X_test, _, certify_set = parts
-    folds = StratifiedKFold(5, shuffle=True, random_state=seed)
-    held_out = cross_val_predict(estimator, X, y, cv=folds, method="predict_proba")[:, 1]
+    X, y, X_test, _, certify_set, groups = parts
+    folds = splitter(y, INNER, seed, groups)
+    held_out = cross_val_predict(estimator, X, y, groups=groups, cv=folds, method="predict_proba")[
+        :, 1
+    ]
     fitted = estimator.fit(X, y)
     if certify_set is None:
         threshold = nearest_threshold(y, held_out, metric, promise.constraints).threshold
@@ -132,15 +136,16 @@ def constrained_decisions(
 
 
 def _decisions(
-    model: str, X: Array, y: Array, X_test: Array, task: str, scoring: Scoring, seed: int
-) -> Iterator[tuple[str, Array]]:
+    model: str, X: Array, y: Array, X_test: Array, groups: Array | None, task: str,
+    scoring: Scoring, seed: int,
+) -> Iterator[tuple[str, Array]]:  # fmt: skip
     """The name of each method of cross-entropy, and its decisions on the test rows."""
     if task != "binary":
-        split = several_split(X, y, X_test, task, model, seed)
+        split = several_split(X, y, X_test, task, model, seed, groups)
         yield from several_decisions(split, methods_for(model, task), *scoring)
         return
     wanted = {"bce": ("bce", "bce_tuned"), "weighted": ("weighted",)}
-    split_of_two = new_split(X, y, X_test, MODELS.get(model, ()), seed)
+    split_of_two = new_split(X, y, X_test, MODELS.get(model, ()), seed, groups)
     for each in predictions(model, wanted, split_of_two, scoring.metric.name):
         yield each.method, each.decision.astype(float)
 

@@ -25,7 +25,14 @@ from anyloss.tabular.encoder import TableEncoder
 from anyloss.tabular.evaluating import Parts
 from anyloss.tabular.intervals import score_interval
 from anyloss.tabular.labels import Outcome
-from anyloss.tabular.leaks import LEAK, single_column_aucs
+from anyloss.tabular.leaks import (
+    GIVEN_AWAY,
+    LEAK,
+    given_away,
+    single_column_aucs,
+    twin_warning,
+    twins,
+)
 from anyloss.tabular.model import TableModel, decision_values
 from anyloss.tabular.options import TableOptions, as_targets
 from anyloss.tabular.preparing import (
@@ -51,10 +58,10 @@ OnStage = Callable[[str], None]
 def fit_table(
     source: Any, target: str | Sequence[str], metric: str = "f1", *, positive: str | None = None,
     average: str = "auto", model: str = "auto", test_share: float = 0.2, seed: int = 0,
-    drop: Sequence[str] = (), id_column: str | None = None, separator: str | None = None,
-    encoding: str | None = None, constraints: ConstraintSpec | None = None,
-    confidence_level: float | None = None, certify_share: float = 0.2, verbose: bool = False,
-    on_stage: OnStage | None = None,
+    drop: Sequence[str] = (), id_column: str | None = None, group: str | None = None,
+    time: str | None = None, separator: str | None = None, encoding: str | None = None,
+    constraints: ConstraintSpec | None = None, confidence_level: float | None = None,
+    certify_share: float = 0.2, verbose: bool = False, on_stage: OnStage | None = None,
 ) -> Result:  # fmt: skip
     """Fit a model to a table for a metric, and evaluate it on rows that it has not seen.
 
@@ -81,6 +88,9 @@ def fit_table(
         drop (sequence of str): columns that are not used. Default: none.
         id_column (str, optional): a column that identifies the rows. It is not a feature, and
             `predict_table` copies it to its output.
+        group (str, optional): a column of groups, such as customers, whose rows stay together: all
+            of them are training rows or all are test rows, and the same in the inner folds.
+        time (str, optional): a column of dates or numbers. The latest rows are the test rows.
         separator (str, optional): the separator of a CSV file. Default: detected.
         encoding (str, optional): the encoding of a CSV file. Default: detected.
         constraints (str or list of str, optional): constraints for two classes, such as
@@ -118,8 +128,8 @@ def fit_table(
         (('0', '1', '2'), 'macro', True)
     """
     options = TableOptions(
-        as_targets(target), metric, positive, average, seed, tuple(drop), id_column, separator,
-        encoding,
+        as_targets(target), metric, positive, average, seed, tuple(drop), id_column, group, time,
+        separator, encoding,
     )  # fmt: skip
     if model not in ("auto", *CANDIDATES):
         raise ValueError(f"model must be one of auto, {', '.join(CANDIDATES)}; got {model!r}")
@@ -129,9 +139,15 @@ def fit_table(
     stage("Reading the table")
     table = load_table(source, options)
     del source
-    names = _candidates(model, table.outcome.task)
+    names = _candidates(model, table.outcome.task, group is not None)
     scoring, facts = options.scoring(table.outcome), _facts(table)
     check_task(promise, table.outcome.task)
+    if promise.confidence_level is not None and (group is not None or time is not None):
+        raise ValueError(
+            "a certificate needs independent rows of one population: rows of a group depend on "
+            "each other, and later rows may differ from earlier ones. Leave out the confidence "
+            "level (--confidence-level), or the groups and the time (--group, --time)"
+        )
     certifying = set_aside(table, promise, seed, options.positive is not None)
     encoder, parts, aucs = _encoded(table, certifying, test_share, seed)
     facts |= {"train_rows": len(parts.y), "test_rows": len(parts.y_test)}
@@ -141,11 +157,11 @@ def fit_table(
     candidates = {name: float(x.held_out_score_) for name, x in fitted.items()}
     best = max(candidates, key=lambda x: candidates[x])
     found = TableModel(encoder, fitted[best], table.outcome, tuple(table.readings), id_column)
-    measured = _evaluated(found, best, parts, aucs, scoring, promise, seed, stage)
+    measured, near = _evaluated(found, best, parts, aucs, scoring, promise, seed, stage)
     warnings = (
-        *table.warnings, *_cost_warning(metric),
+        *table.warnings, *near, *_cost_warning(metric),
         *_constant_warning(parts.y, table.outcome, scoring),
-        *_warnings(parts, table.outcome, measured, aucs),
+        *_warnings(parts, table.outcome, measured, aucs, table.warnings),
         *_dropped_warning(encoder),
     )  # fmt: skip
     return Result(
@@ -162,10 +178,11 @@ def _fitted(
 ) -> dict[str, Any]:  # fmt: skip
     """The fitted candidates by name, without those that satisfy no constraint on held-out rows."""
     found, failed = {}, None
+    given = {"certify_set": parts.certify_set, "groups": parts.groups}
+    more = {name: value for name, value in given.items() if value is not None}
     for name in names:
         stage(f"Fitting the model '{name}'")
         classifier = new_classifier(name, outcome, scoring, seed, verbose, promise)
-        more = {} if parts.certify_set is None else {"certify_set": parts.certify_set}
         with catch_warnings(action="ignore", category=UncertifiedWarning):  # the result says so
             try:
                 found[name] = classifier.fit(parts.X, classifier_labels(parts.y, outcome), **more)
@@ -176,9 +193,14 @@ def _fitted(
     return found
 
 
-def _candidates(model: str, task: str) -> Sequence[str]:
+def _candidates(model: str, task: str, grouped: bool) -> Sequence[str]:
     """The models to fit: the one that is named, or all that are installed and suit the task."""
-    known = CANDIDATES if task == "binary" else SEVERAL
+    if grouped and model not in ("auto", *MODELS):
+        raise ValueError(
+            f"the inner folds of the model {model!r} cannot keep groups together: choose one of "
+            f"{', '.join(MODELS)} (--model)"
+        )
+    known = tuple(MODELS) if grouped else CANDIDATES if task == "binary" else SEVERAL
     if model == "auto":
         return [x for x in known if x in MODELS or find_spec(x) is not None]
     if model not in known:
@@ -192,14 +214,15 @@ def _candidates(model: str, task: str) -> Sequence[str]:
 def _evaluated(
     model: TableModel, name: str, parts: Parts, aucs: dict[str, Array], scoring: Scoring,
     promise: Promise, seed: int, stage: OnStage,
-) -> dict[str, Any]:  # fmt: skip
-    """The fields of a result that describe a fitted model."""
+) -> tuple[dict[str, Any], list[str]]:  # fmt: skip
+    """The fields of a result that describe a fitted model, and warnings about its test rows."""
     stage("Evaluating the model on the test rows")
     outcome, y_test = model.outcome, parts.y_test
     p_test = decision_values(model.classifier, parts.X_test, outcome.task)
     ours = outcome.decide(p_test)
     stage("Training the baselines")
     compared = evaluating.baselines(name, parts, ours, outcome, scoring, seed, promise)
+    near = twins(parts.X, parts.X_test, seed)
     stage("Measuring the importance of the columns")
     top = sorted(aucs, key=lambda x: -aucs[x].max())[: evaluating.MOST_COLUMNS]
 
@@ -218,7 +241,7 @@ def _evaluated(
         "curve": _curve(model.classifier),
         "baselines": compared,
         "importances": importances,
-    }
+    }, twin_warning(near, y_test, ours, scoring, parts.groups is not None)
 
 
 def _settings(
@@ -264,7 +287,8 @@ def _encoded(
 ) -> tuple[TableEncoder, Parts, dict[str, Array]]:
     """The encoder, the encoded rows, and the AUCs of each column alone."""
     task, frame, labels = table.outcome.task, table.frame[~certifying], table.y[~certifying]
-    test, copies = split_rows(frame, labels, test_share, seed, task)
+    groups, times = (None if x is None else x[~certifying] for x in (table.groups, table.times))
+    test, copies = split_rows(frame, labels, test_share, seed, task, groups, times)
     train, rest = frame[~test], frame[test]
     if copies:
         table.warnings.append(
@@ -274,7 +298,9 @@ def _encoded(
     encoder = fitted_encoder(train := without_identifiers(table, train))
     y, y_test = labels[~test], labels[test]
     usable = train[list(encoder.columns_)]
-    parts = Parts(encoder.transform(train), y, encoder.transform(rest), y_test)
+    groups = None if groups is None else groups[~test]
+    table.warnings.extend(_leak_warnings(given_away(usable, y, seed), table.outcome))
+    parts = Parts(encoder.transform(train), y, encoder.transform(rest), y_test, groups=groups)
     if certifying.any():
         rows = encoder.transform(table.frame[certifying])
         parts = parts._replace(certify_set=(rows, table.y[certifying]))
@@ -344,8 +370,9 @@ def _constant_warning(y: Array, outcome: Outcome, scoring: Scoring) -> list[str]
 
 
 def _warnings(
-    parts: Parts, outcome: Outcome, measured: dict[str, Any], aucs: dict[str, Array]
-) -> list[str]:
+    parts: Parts, outcome: Outcome, measured: dict[str, Any], aucs: dict[str, Array],
+    known: list[str],
+) -> list[str]:  # fmt: skip
     warnings, cells = [], measured["counts"]
     for y, which, what in (
         (parts.y, "training rows", "the model"),
@@ -369,11 +396,27 @@ def _warnings(
             "mistakes are"
         )
     for name, auc in aucs.items():
-        if auc.max() > LEAK:
+        if auc.max() > LEAK and not any(f"column {name!r} alone" in x for x in known):
             label = "the label" if outcome.task == "binary" else repr(outcome.classes[auc.argmax()])
             warnings.append(
                 f"column {name!r} alone nearly determines {label} (AUC {auc.max():.3f}): check "
                 "that its value is known before the label"
+            )
+    return warnings
+
+
+def _leak_warnings(found: dict[str, Array], outcome: Outcome) -> list[str]:
+    """Warnings about columns whose values identify most rows of a class."""
+    warnings = []
+    for name, shares in found.items():
+        k = int(shares.argmax())
+        if shares[k] >= GIVEN_AWAY:
+            rows = (
+                "positive rows" if outcome.task == "binary" else f"rows of {outcome.classes[k]!r}"
+            )
+            warnings.append(
+                f"column {name!r} alone identifies {shares[k]:.0%} of the {rows}: check that its "
+                "value is known before the label"
             )
     return warnings
 

@@ -10,9 +10,13 @@ from scipy.stats import rankdata
 
 from anyloss._core.backend import Array
 from anyloss.recipe.folds import thinned
-from anyloss.tabular.scoring import as_columns
+from anyloss.tabular.scoring import Scoring, as_columns
 
 LEAK = 0.99  # the AUC of a single column above which it may contain the label
+TWIN_TEST_ROWS, MOST_TWIN_CELLS = 500, 2_000_000  # of the sample that is searched for near-copies
+NEAR = 0.1  # of the usual distance
+TWIN_SHARE, FEW_ALONE = 0.05, 20
+MOST_VALUES, SURE, GIVEN_AWAY = 20, 0.9, 0.5
 MOST_CELLS = 5_000_000  # of the sample for the AUC of single columns
 
 
@@ -34,6 +38,83 @@ def single_column_aucs(frame: Any, y: Array, seed: int, task: str = "binary") ->
     y = y[rows]
     halves = np.random.default_rng(seed).permutation(len(y)) % 2
     return {str(name): _aucs(series, y, halves) for name, series in frame.iloc[rows].items()}
+
+
+def twins(X: Array, X_test: Array, seed: int) -> Array:
+    """Which of a sample of test rows have a near-copy among the training rows; -1 if not sampled.
+
+    A distance is small if it is far below the distances of the test rows to training rows whose
+    columns were shuffled, each for itself, so that no row is a copy of another.
+
+    >>> rng = np.random.default_rng(0)
+    >>> X, other = rng.normal(size=(300, 5)), rng.normal(size=(40, 5))
+    >>> int((twins(X, X[:40] + 1e-3, seed=0) == 1).sum()), int((twins(X, other, seed=0) == 1).sum())
+    (40, 0)
+    """
+    from sklearn.neighbors import NearestNeighbors
+
+    rng = np.random.default_rng(seed)
+    deviation = X.std(axis=0)
+    used = deviation > 0
+    columns = max(1, min(MOST_TWIN_CELLS // TWIN_TEST_ROWS // 10, int(used.sum())))
+    kept = np.flatnonzero(used)[:columns]
+    most = max(TWIN_TEST_ROWS, min(len(X), MOST_TWIN_CELLS // columns))
+    train = X[rng.permutation(len(X))[:most]][:, kept] / deviation[kept]
+    at = rng.permutation(len(X_test))[:TWIN_TEST_ROWS]
+    test = X_test[at][:, kept] / deviation[kept]
+    shuffled = np.column_stack([rng.permutation(x) for x in train.T])
+    near, usual = (
+        NearestNeighbors(n_neighbors=1).fit(rows).kneighbors(test)[0][:, 0]
+        for rows in (train, shuffled)
+    )
+    found = np.full(len(X_test), -1)
+    found[at] = near < NEAR * np.quantile(usual, 0.25)
+    return found
+
+
+def twin_warning(
+    near: Array, y: Array, decided: Array, scoring: Scoring, grouped: bool
+) -> list[str]:
+    """A warning if many test rows have a near-copy, with the score of the others."""
+    sampled, share = near >= 0, (near == 1).sum() / (near >= 0).sum()
+    if share < TWIN_SHARE:
+        return []
+    text = f"{share:.0%} of the test rows have a near-copy among the training rows"
+    alone = near == 0
+    if as_columns(y)[alone].any(axis=0).all() and alone.sum() >= FEW_ALONE:
+        whole, rest = (scoring.score(y[x], decided[x]) for x in (sampled, alone))
+        text += f" (score with them {whole:.3f}, without them {rest:.3f})"
+    hint = "" if grouped else ": if rows belong together, name their column (--group)"
+    return [f"{text}, so the score may be too high{hint}"]
+
+
+def given_away(frame: Any, y: Array, seed: int) -> dict[str, Array]:
+    """For each column, the share of each class's rows that its values identify.
+
+    A value identifies a class if more than nine in ten of the rows with it, in the other half of
+    the rows, are of the class. Of a column with many numbers only three values are distinguished:
+    missing, the most frequent one, and any other, so that a good measurement is no leak.
+
+    >>> frame = pd.DataFrame({"refund": [5.0, 7.5] * 30 + [None] * 240})
+    >>> given_away(frame, np.repeat([1.0, 0.0], [100, 200]), seed=0)["refund"].tolist()
+    [0.6]
+    """
+    y = as_columns(y)
+    halves = np.random.default_rng(seed).permutation(len(y)) % 2
+    return {str(name): _identified(series, y, halves) for name, series in frame.items()}
+
+
+def _identified(series: Any, y: Array, halves: Array) -> Array:
+    if series.dtype.kind in "iufM" and series.nunique() > MOST_VALUES:
+        usual = series.mode().iloc[0]
+        series = pd.Series(np.select([series.isna(), series == usual], [0, 1], 2))
+    codes, values = pd.factorize(series, use_na_sentinel=False)
+    found = np.zeros(y.shape[1])
+    for k, labels in enumerate(y.T):
+        sure = _rates(codes, len(values), labels, halves) > SURE
+        if sure.any() and labels.mean() < SURE / 2 and labels[sure].mean() > SURE:
+            found[k] = labels[sure].sum() / labels.sum()
+    return found
 
 
 def _aucs(series: Any, y: Array, halves: Array) -> Array:

@@ -22,6 +22,8 @@ class TableOptions:
     seed: int = 0
     drop: tuple[str, ...] = ()
     id_column: str | None = None
+    group: str | None = None
+    time: str | None = None
     separator: str | None = None
     encoding: str | None = None
 
@@ -31,6 +33,11 @@ class TableOptions:
         if not self.targets or len(set(self.targets)) < len(self.targets):
             raise ValueError(
                 f"expected one or more distinct label columns; got {list(self.targets)}"
+            )
+        if self.group is not None and self.time is not None:
+            raise ValueError(
+                "the test rows are whole groups (--group) or the latest rows (--time); got both: "
+                "name one of them"
             )
 
     def scoring(self, outcome: Outcome) -> Scoring:

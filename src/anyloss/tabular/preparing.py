@@ -9,12 +9,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from anyloss._core.backend import Array
 from anyloss.tabular.columns import check_distinct, holds_identifiers, listed
 from anyloss.tabular.encoder import TableEncoder
-from anyloss.tabular.labels import Outcome, read_labels
+from anyloss.tabular.labels import LEAST, Outcome, read_labels
 from anyloss.tabular.options import TableOptions
 from anyloss.tabular.reading import read_table
 from anyloss.tabular.readings import Reading, read_columns
@@ -33,6 +34,8 @@ class PreparedTable:
     readings: list[Reading]  # of all columns but the labels
     dropped: list[str]
     warnings: list[str]
+    groups: Array | None = None  # the number of each row's group, whose rows stay together
+    times: Array | None = None  # when each row was observed, as numbers
 
     def leave_out(self, names: Sequence[str], why: str) -> None:
         """Keep that columns are not used, and why; the example of an identifier is a person."""
@@ -63,7 +66,7 @@ def prepare_table(frame: Any, options: TableOptions) -> PreparedTable:
     frame = frame.set_axis([str(name) for name in frame.columns], axis=1)
     check_distinct(frame.columns)
     targets, others = list(options.targets), [*options.drop]
-    others += [] if options.id_column is None else [options.id_column]
+    others += [x for x in (options.id_column, options.group, options.time) if x is not None]
     for name in (*targets, *others):
         check_column(name, frame)
         if name in targets and name in others:
@@ -76,6 +79,7 @@ def prepare_table(frame: Any, options: TableOptions) -> PreparedTable:
         )
         frame = frame[~unlabelled]
     y, outcome = read_labels(frame, targets, options.positive, options.average)
+    groups, times = _groups(frame, options.group), _times(frame, options.time)
     frame = frame.drop(columns=dict.fromkeys([*targets, *others]))
     if not frame.shape[1]:
         raise ValueError(
@@ -86,9 +90,41 @@ def prepare_table(frame: Any, options: TableOptions) -> PreparedTable:
     if numbered:
         more.append(f"columns that only number the rows are not used: {listed(numbered)}")
     frame = frame.drop(columns=numbered)
-    table = PreparedTable(frame, y, outcome, readings, list(dict.fromkeys(others)), warnings + more)
+    table = PreparedTable(
+        frame, y, outcome, readings, list(dict.fromkeys(others)), warnings + more, groups, times
+    )
     table.leave_out(numbered, "only numbers the rows")
     return table
+
+
+def _groups(frame: Any, column: str | None) -> Array | None:
+    """The number of each row's group; a row without one is a group of its own."""
+    if column is None:
+        return None
+    codes, values = pd.factorize(frame[column])
+    alone = len(values) + np.arange(len(codes))
+    groups = np.unique(np.where(codes < 0, alone, codes), return_inverse=True)[1]
+    if groups.max() + 1 < LEAST:
+        raise ValueError(
+            f"the group column {column!r} must have at least {LEAST} groups; got {len(values)}: "
+            "name the column of the customers, patients or places to which rows belong (--group)"
+        )
+    return np.asarray(groups)
+
+
+def _times(frame: Any, column: str | None) -> Array | None:
+    """When each row was observed, as numbers."""
+    if column is None:
+        return None
+    found, (reading,), _ = read_columns(frame[[column]], frame.attrs.get("decimal", "."))
+    if reading.kind == "text" or found[column].isna().any():
+        raise ValueError(
+            f"the time column {column!r} must have a date or a number in every row; got "
+            f"{reading.kind}, {reading.gaps + reading.unread} of {reading.rows} missing, such as "
+            f"{reading.example!r}"
+        )
+    dates = reading.kind == "dates"
+    return found[column].astype("int64" if dates else float).to_numpy(float)
 
 
 def check_column(name: str, frame: Any) -> None:

@@ -14,13 +14,15 @@ from anyloss.tabular.scoring import as_columns
 
 
 def split_rows(
-    frame: Any, y: Array, share: float, seed: int, task: str = "binary"
-) -> tuple[Array, int]:
+    frame: Any, y: Array, share: float, seed: int, task: str = "binary",
+    groups: Array | None = None, times: Array | None = None,
+) -> tuple[Array, int]:  # fmt: skip
     """Which rows are test rows, and how many of them are copies of training rows.
 
     All classes are in the test rows by their share; a row of several labels counts for its rarest
     one. Identical rows stay together, unless there are ten or more copies: a table with few
-    different rows could not be split otherwise.
+    different rows could not be split otherwise. With `groups`, the rows of a group stay together
+    instead. With `times`, the latest rows are the test rows.
 
     >>> frame = pd.DataFrame({"a": list(range(50)) * 2})
     >>> test, copies = split_rows(frame, np.repeat([0.0, 1.0], 50), 0.2, seed=0)
@@ -30,8 +32,13 @@ def split_rows(
     if not 0 < share < 1:
         raise ValueError(f"test_share must be between 0 and 1; got {share}")
     keys = pd.util.hash_pandas_object(frame, index=False).to_numpy()
+    if times is not None:
+        chosen = times > np.quantile(times, 1 - share)
+        _check_split(as_columns(y), chosen, share, task)
+        return chosen, int(np.isin(keys[chosen], keys[~chosen]).sum())
     _, same = np.unique(keys, return_inverse=True)
-    _, group = np.unique(kept_together(same), return_inverse=True)
+    same = kept_together(same) if groups is None else groups
+    _, group = np.unique(same, return_inverse=True)
     stratum = strata(as_columns(y), task)
     rarest_first = np.argsort(np.bincount(stratum), kind="stable")
     rank = np.argsort(rarest_first)[stratum]  # of the stratum of each row
