@@ -16,7 +16,7 @@ from anyloss._core.backend import Array
 from anyloss.baselines.boosted import BOOSTED
 from anyloss.baselines.methods import FAMILIES, Predictions, Split
 from anyloss.baselines.several import methods_for, several_decisions, several_split
-from anyloss.baselines.splits import MODELS, new_split
+from anyloss.baselines.splits import INNER, MODELS, new_split, splitter
 from anyloss.metrics import Metric
 from anyloss.recipe.constrained import Promise, UncertifiedWarning, certified
 from anyloss.recipe.folds import strata, thinned
@@ -118,9 +118,8 @@ def constrained_decisions(
         estimator = LGBMClassifier(verbose=-1, n_jobs=1, deterministic=True, force_col_wise=True)
     X, y, X_test, _, certify_set, groups = parts
     folds = splitter(y, INNER, seed, groups)
-    held_out = cross_val_predict(estimator, X, y, groups=groups, cv=folds, method="predict_proba")[
-        :, 1
-    ]
+    p = cross_val_predict(estimator, X, y, groups=groups, cv=folds, method="predict_proba")
+    held_out = p[:, 1]
     fitted = estimator.fit(X, y)
     if certify_set is None:
         threshold = nearest_threshold(y, held_out, metric, promise.constraints).threshold
