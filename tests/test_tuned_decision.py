@@ -193,7 +193,9 @@ def test_margins_of_several_classes():
         assert model.score(X, y) > 0.95
     pairs = SVC(decision_function_shape="ovo", break_ties=False)
     X, y = load_digits(return_X_y=True)
-    with pytest.raises(ValueError, match="one column for each of 10 classes; got 45"):
+    with pytest.raises(
+        ValueError, match="one column for each of 10 classes; got one for each pair"
+    ):
         TunedDecisionClassifierCV(pairs, cv=2).fit(X[:200], y[:200])
     with pytest.raises(AttributeError, match="predict_proba"):
         TunedDecisionClassifierCV(LinearSVC(), response_method="predict_proba", cv=2).fit(X, y)

@@ -97,9 +97,9 @@ def fit_table(
             `"recall >= 0.9"`. The model has the best metric among the decisions that satisfy them
             on held-out training rows.
         confidence_level (float, optional): the confidence with which the constraints shall hold on
-            new data, such as 0.95. Some of the rows are then set aside before all others, and only
+            new data, such as 0.95. Some of the rows are then set apart before all others, and only
             used to certify the fitted model. None, the default, promises nothing.
-        certify_share (float): the share of the rows that is set aside, at random. Default: 0.2.
+        certify_share (float): the share of the rows that is set apart, at random. Default: 0.2.
         verbose (bool): whether to show a progress bar with the score of held-out rows.
             Default: False.
         on_stage (callable, optional): a callback. It receives a text at the start of each stage.
@@ -183,7 +183,7 @@ def _fitted(
     for name in names:
         stage(f"Fitting the model '{name}'")
         classifier = new_classifier(name, outcome, scoring, seed, verbose, promise)
-        with catch_warnings(action="ignore", category=UncertifiedWarning):  # the result says so
+        with catch_warnings(action="ignore", category=UncertifiedWarning):  # the result has it
             try:
                 found[name] = classifier.fit(parts.X, classifier_labels(parts.y, outcome), **more)
             except Infeasible as error:
