@@ -40,7 +40,9 @@ def main() -> None:
         enable_progress_bar=False,
         enable_model_summary=False,
     )
-    train, valid = torch.utils.data.random_split(toy.data(), [312, 200])
+    train, valid = torch.utils.data.random_split(
+        toy.data(), [312, 200], torch.Generator().manual_seed(0)
+    )
     trainer.fit(Module(), DataLoader(train, 104, shuffle=True), DataLoader(valid, 200))
     refined = callback.refined
     print(f"F1 before: {refined.start_score:.4f}, after: {refined.end_score:.4f}")
