@@ -261,3 +261,35 @@ def test_what_a_reading_describes():
         "row": "only numbers the rows", "same": "constant or empty",
         "free": "values hardly ever repeat",
     }  # fmt: skip
+
+
+BROKEN = {
+    "swallowed": (
+        'a,b,c\n1,"x,2\n3,y,4\n5,"z",6\n7,w,8\n',
+        "a quote that opens in the row of line 2 is closed only 2 lines later, .* 1 or more rows",
+    ),
+    "never closed": ('a,b\n1,x\n2,"y\n3,z\n', "a quote in line 3 is never closed: remove it"),
+    "too long": ("a,b\n" + "1,2\n" * 60_000 + "1,2,3\n", "Expected 2 fields in line 60002, saw 3"),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_broken_files_are_refused_with_the_line(case, tmp_path):
+    content, message = BROKEN[case]
+    (tmp_path / "a.csv").write_text(content)
+    with pytest.raises(ValueError, match=message):
+        read_table(tmp_path / "a.csv")
+
+
+def test_short_rows_are_named_with_the_line(tmp_path):
+    rows = [f"{k},x,{k % 7}" for k in range(50)]
+    rows[20] = "20,x"
+    rows[30] = '"30\n31",x'
+    rows[40] = "40"
+    (tmp_path / "a.csv").write_text("a,b,c\n" + "\n".join(rows) + "\n")
+    assert read_table(tmp_path / "a.csv").attrs["warnings"] == [
+        "3 rows of the file have fewer fields than the 3 column names, and the others are missing "
+        "values (the first is in line 22)"
+    ]
+    (tmp_path / "a.csv").write_text('a,b\n1,"two\nlines, and a comma"\n2,\n')
+    assert read_table(tmp_path / "a.csv").attrs["warnings"] == []

@@ -71,7 +71,7 @@ def prepare_table(frame: Any, options: TableOptions) -> PreparedTable:
         check_column(name, frame)
         if name in targets and name in others:
             raise ValueError(f"{name!r} is a label column and cannot be dropped")
-    unlabelled, warnings = frame[targets].isna().any(axis=1), []
+    unlabelled, warnings = frame[targets].isna().any(axis=1), list(frame.attrs.get("warnings", []))
     if unlabelled.any():
         warnings.append(
             f"rows without a value in {listed(targets)} are not used ({unlabelled.sum()} of "

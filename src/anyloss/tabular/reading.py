@@ -18,6 +18,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import pandas as pd
 
+from anyloss.tabular.broken import broken_rows, line_of_open_quote
 from anyloss.tabular.columns import check_distinct
 
 SEPARATORS = ",;\t|"
@@ -127,6 +128,11 @@ def read_parts(
                 if len(part):
                     empty = False
                     part.attrs["decimal"] = form.decimal
+                    if rows is None:
+                        part.attrs["warnings"] = broken_rows(
+                            path, part, encoding=form.encoding, separator=form.separator,
+                            columns=len(form.names),
+                        )  # fmt: skip
                     yield part[wanted]
     except (pd.errors.ParserError, UnicodeError) as error:
         raise _unreadable(path, form.encoding, form.separator, error) from None
@@ -184,6 +190,11 @@ def find_form(path: Path, separator: str | None = None, encoding: str | None = N
 
 def _unreadable(path: Path, encoding: str, separator: str | None, error: Exception) -> ValueError:
     split = f" with the separator {separator!r}" if separator else ""
+    if (line := line_of_open_quote(error)) is not None:
+        return ValueError(
+            f"{path} cannot be read as {encoding}{split}: a quote in line {line} is never closed: "
+            "remove it, or double it"
+        )
     return ValueError(
         f"{path} cannot be read as {encoding}{split}: {str(error).strip()}; set the encoding and "
         "the separator (--encoding, --separator)"
