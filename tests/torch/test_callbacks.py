@@ -145,7 +145,9 @@ class Model(nn.Module):
 @pytest.mark.parametrize("at_epoch", [0, 2])
 def test_the_trainer_refines_as_refine_does(at_epoch, tmp_path):
     train, valid = loaders()
-    same = partial(refine, trained(), train, "f1", valid=valid, optimizer=SGD)
+    same = partial(
+        refine, trained(), train, "f1", valid=valid, start="cross-entropy", optimizer=SGD
+    )
     expected = same(epochs=5 - at_epoch, start_epochs=at_epoch)
     arguments = transformers.TrainingArguments(
         tmp_path, use_cpu=True, average_tokens_across_devices=False, num_train_epochs=5,
