@@ -27,8 +27,8 @@ Args:
     constraints (str or list of str, optional): constraints such as `"recall >= 0.9"`. The metric is
         then the best one among the decisions that satisfy them on held-out rows.
     confidence_level (float, optional): the confidence with which the constraints shall hold on new
-        data, such as 0.95. Some of the rows are then set aside to certify the fitted model.
-    certify_share (float): the share of the rows that is set aside, at random. Default: 0.2.
+        data, such as 0.95. Some of the rows are then set apart to certify the fitted model.
+    certify_share (float): the share of the rows that is set apart, at random. Default: 0.2.
     **library_parameters (Any): the parameters of `{parameters}`, except its objective.
 
 Attributes:

@@ -56,7 +56,7 @@ def add_fit(commands: Any) -> None:
         type=float,
         metavar="SHARE",
         help="The confidence with which the constraints shall hold on new data, such as 0.95. Some "
-        "of the rows are then set aside, and only used to certify the fitted model. Default: "
+        "of the rows are then set apart, and only used to certify the fitted model. Default: "
         "nothing is promised.",
     )
     fit.add_argument(

@@ -98,9 +98,9 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             `"recall >= 0.9"`, each a metric (a name or a formula), `>=` or `<=`, and a number. The
             metric is then the best one among the decisions that satisfy them on held-out rows.
         confidence_level (float, optional): the confidence with which the constraints shall hold on
-            new data, such as 0.95. Some of the rows are then set aside, and only used to certify
+            new data, such as 0.95. Some of the rows are then set apart, and only used to certify
             the fitted model. None, the default, promises nothing about new data.
-        certify_share (float): the share of the rows that is set aside, at random. Default: 0.2.
+        certify_share (float): the share of the rows that is set apart, at random. Default: 0.2.
 
     Attributes:
         classes_ (array): the classes, or the numbers of the labels.

@@ -130,9 +130,9 @@ class TunedDecisionClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimat
             `"recall >= 0.9"`, each a metric (a name or a formula), `>=` or `<=`, and a number. The
             rule is then the best one among those that satisfy them on held-out rows.
         confidence_level (float, optional): the confidence with which the constraints shall hold on
-            new data, such as 0.95. Some of the rows are then set aside, and only used to certify
+            new data, such as 0.95. Some of the rows are then set apart, and only used to certify
             the classifier, which is fitted on the others. None, the default, promises nothing.
-        certify_share (float): the share of the rows that is set aside, at random. With `groups`, it
+        certify_share (float): the share of the rows that is set apart, at random. With `groups`, it
             is the share of the groups, one random row of each is used, and no other row of it
             trains. Default: 0.2.
 
@@ -303,7 +303,7 @@ class TunedDecisionClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimat
     def _certify(
         self, y: Array, scores: Array, given: tuple[Array, Array], promise: Promise
     ) -> None:
-        """Test the candidates of held-out scores on the rows that were set aside; keep the best."""
+        """Test the candidates of held-out scores on the rows that were set apart; keep the best."""
         X, classes = given
         new = self._scores(X)[:, 0]
         labels = labels_of(classes, self.classes_, self.task_, self.pos_label_, len(new))[:, 0]
@@ -356,7 +356,7 @@ class TunedDecisionClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimat
         splits = isinstance(self.cv, Iterable) and not isinstance(self.cv, str)
         if promise.confidence_level is not None and splits:
             raise ValueError(
-                "with confidence_level=, some rows are set aside before the splits, so that cv "
+                "with confidence_level=, some rows are set apart before the splits, so that cv "
                 "cannot be a list of splits; pass a number of folds or a cross-validator"
             )
         return promise

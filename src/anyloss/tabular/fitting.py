@@ -35,7 +35,7 @@ from anyloss.tabular.preparing import (
     load_table,
     without_identifiers,
 )
-from anyloss.tabular.promises import set_aside
+from anyloss.tabular.promises import set_apart
 from anyloss.tabular.result import Result
 from anyloss.tabular.scoring import Scoring, as_columns
 from anyloss.tabular.splitting import split_rows
@@ -86,9 +86,9 @@ def fit_table(
             `"recall >= 0.9"`. The model has the best metric among the decisions that satisfy them
             on held-out training rows.
         confidence_level (float, optional): the confidence with which the constraints shall hold on
-            new data, such as 0.95. Some of the rows are then set aside before all others, and only
+            new data, such as 0.95. Some of the rows are then set apart before all others, and only
             used to certify the fitted model. None, the default, promises nothing.
-        certify_share (float): the share of the rows that is set aside, at random. Default: 0.2.
+        certify_share (float): the share of the rows that is set apart, at random. Default: 0.2.
         verbose (bool): whether to show a progress bar with the score of held-out rows.
             Default: False.
         on_stage (callable, optional): a callback. It receives a text at the start of each stage.
@@ -131,7 +131,7 @@ def fit_table(
     names = _candidates(model, table.outcome.task)
     scoring, facts = options.scoring(table.outcome), _facts(table)
     check_task(promise, table.outcome.task)
-    certifying = set_aside(table, promise, seed, options.positive is not None)
+    certifying = set_apart(table, promise, seed, options.positive is not None)
     encoder, parts, aucs = _encoded(table, certifying, test_share, seed)
     facts |= {"train_rows": len(parts.y), "test_rows": len(parts.y_test)}
     facts |= {"dropped": table.dropped + encoder.dropped_}
@@ -162,7 +162,7 @@ def _fitted(
         stage(f"Fitting the model '{name}'")
         classifier = new_classifier(name, outcome, scoring, seed, verbose, promise)
         more = {} if parts.certify_set is None else {"certify_set": parts.certify_set}
-        with catch_warnings(action="ignore", category=UncertifiedWarning):  # the result says so
+        with catch_warnings(action="ignore", category=UncertifiedWarning):  # the result has it
             try:
                 found[name] = classifier.fit(parts.X, classifier_labels(parts.y, outcome), **more)
             except Infeasible as error:
