@@ -1,4 +1,4 @@
-"""Constraints of a table: rows that are set aside, the promise in words, the report, the export."""
+"""Constraints of a table: rows that are set apart, the promise in words, the report, the export."""
 
 import json
 

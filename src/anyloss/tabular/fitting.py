@@ -42,7 +42,7 @@ from anyloss.tabular.preparing import (
     load_table,
     without_identifiers,
 )
-from anyloss.tabular.promises import set_aside
+from anyloss.tabular.promises import set_apart
 from anyloss.tabular.result import Result
 from anyloss.tabular.scoring import Scoring, as_columns
 from anyloss.tabular.splitting import split_rows
@@ -148,7 +148,7 @@ def fit_table(
             "each other, and later rows may differ from earlier ones. Leave out the confidence "
             "level (--confidence-level), or the groups and the time (--group, --time)"
         )
-    certifying = set_aside(table, promise, seed, options.positive is not None)
+    certifying = set_apart(table, promise, seed, options.positive is not None)
     encoder, parts, aucs = _encoded(table, certifying, test_share, seed)
     facts |= {"train_rows": len(parts.y), "test_rows": len(parts.y_test)}
     table.leave_out(encoder.dropped_, "constant or empty")

@@ -16,7 +16,7 @@ from anyloss.tabular.preparing import PreparedTable
 from anyloss.tabular.result import Result
 
 
-def set_aside(table: PreparedTable, promise: Promise, seed: int, positive_named: bool) -> Array:
+def set_apart(table: PreparedTable, promise: Promise, seed: int, positive_named: bool) -> Array:
     """Which rows certify: plainly random ones, chosen before all others; none without a promise."""
     certifying = np.zeros(len(table.y), dtype=bool)
     certifying[split_rows(len(table.y), promise, seed)[1]] = True
