@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,6 +19,7 @@ from anyloss.baselines.splits import MODELS
 from anyloss.sklearn import AnyLossClassifier
 from anyloss.tabular import evaluating
 from anyloss.tabular.columns import listed
+from anyloss.tabular.drift import column_profiles
 from anyloss.tabular.encoder import TableEncoder
 from anyloss.tabular.evaluating import Parts
 from anyloss.tabular.intervals import score_interval
@@ -126,7 +128,7 @@ def fit_table(
     del source
     names = _candidates(model, table.outcome.task, group is not None)
     scoring, facts = options.scoring(table.outcome), _facts(table)
-    encoder, parts, aucs = _encoded(table, test_share, seed)
+    encoder, parts, aucs, profiles = _encoded(table, test_share, seed)
     facts |= {"train_rows": len(parts.y), "test_rows": len(parts.y_test)}
     table.leave_out(encoder.dropped_, "constant or empty")
     facts |= {"dropped": table.dropped}
@@ -138,8 +140,11 @@ def fit_table(
         fitted[name] = classifier.fit(parts.X, classifier_labels(parts.y, table.outcome), **grouped)
     candidates = {name: float(x.held_out_score_) for name, x in fitted.items()}
     best = max(candidates, key=lambda x: candidates[x])
-    found = TableModel(encoder, fitted[best], table.outcome, tuple(table.readings), id_column)
+    found = TableModel(
+        encoder, fitted[best], table.outcome, tuple(table.readings), profiles, id_column
+    )
     measured, near = _evaluated(found, best, parts, aucs, scoring, seed, stage)
+    found = replace(found, profile=_profile(found, profiles, measured["p_test"]))
     warnings = (
         *table.warnings, *near, *_cost_warning(metric),
         *_constant_warning(parts.y, table.outcome, scoring),
@@ -239,8 +244,8 @@ def _facts(table: PreparedTable) -> dict[str, Any]:
 
 def _encoded(
     table: PreparedTable, test_share: float, seed: int
-) -> tuple[TableEncoder, Parts, dict[str, Array]]:
-    """The encoder, the encoded training rows and test rows, and the AUCs of each column alone."""
+) -> tuple[TableEncoder, Parts, dict[str, Array], dict[str, Any]]:
+    """The encoder, the encoded rows, the AUCs of each column alone, and the columns' profiles."""
     task = table.outcome.task
     groups, times = table.groups, table.times
     test, copies = split_rows(table.frame, table.y, test_share, seed, task, groups, times)
@@ -256,7 +261,15 @@ def _encoded(
     groups = None if groups is None else groups[~test]
     table.warnings.extend(_leak_warnings(given_away(usable, y, seed), table.outcome))
     parts = Parts(encoder.transform(train), y, encoder.transform(rest), y_test, groups)
-    return encoder, parts, single_column_aucs(usable, y, seed, task)
+    return encoder, parts, single_column_aucs(usable, y, seed, task), column_profiles(usable)
+
+
+def _profile(model: TableModel, profiles: dict[str, Any], p_test: Array) -> dict[str, Any]:
+    """What a new table is compared with: the columns, and the shares of the predictions."""
+    outcome = model.outcome
+    predicted = as_columns(outcome.decide(p_test)).mean(axis=0).tolist()
+    classes = [outcome.positive] if outcome.task == "binary" else list(outcome.classes)
+    return {"columns": profiles, "predicted": predicted, "classes": classes}
 
 
 def new_classifier(
