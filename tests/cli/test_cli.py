@@ -386,7 +386,10 @@ def test_predictions_lose_nothing_without_a_warning(folder, capsys):
     assert "must not have the name of an output column; got 'decision_value'" in error
     table["age"] = [f"{x} {'years' if k % 2 else 'months'}" for k, x in enumerate(table["age"])]
     table.to_csv(source, index=False)
-    assert main(command.split()) == 0
+    assert main(command.split()) == 2
+    assert "cannot be read as in the training table: 'age' (100%)" in capsys.readouterr().err
+    assert not (folder / "odd.csv").exists()
+    assert main([*command.split(), "--allow-drift"]) == 0
     shown = capsys.readouterr().out
     expected = "warning: column 'age': cells that are not numbers are treated as missing (40, such"
     assert expected in shown

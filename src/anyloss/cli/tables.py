@@ -197,6 +197,12 @@ def add_predict(commands: Any) -> None:
         metavar="COLUMN",
         help="A column to copy to the output. Default: the id column of the fit.",
     )
+    predict.add_argument(
+        "--allow-drift",
+        action="store_true",
+        help="Predict even if more than a tenth of the cells of a column cannot be read as in the "
+        "training table.",
+    )
     add_format(predict)
 
 
@@ -212,7 +218,8 @@ def _predict(given: argparse.Namespace) -> None:
     with _counter("rows") as on_rows:
         rows = predict_table(
             model, given.data, given.out, id_column=given.id, separator=given.separator,
-            encoding=given.encoding, on_rows=on_rows, on_warning=keep,
+            encoding=given.encoding, allow_drift=given.allow_drift, on_rows=on_rows,
+            on_warning=keep,
         )  # fmt: skip
     _print_warnings(
         first + (f", and in {len(more)} more parts of the file" if more else "")

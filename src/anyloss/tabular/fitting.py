@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,6 +22,7 @@ from anyloss.recipe.constrained import Promise, UncertifiedWarning, check_task, 
 from anyloss.sklearn import AnyLossClassifier
 from anyloss.tabular import evaluating
 from anyloss.tabular.columns import listed
+from anyloss.tabular.drift import column_profiles
 from anyloss.tabular.encoder import TableEncoder
 from anyloss.tabular.evaluating import Parts
 from anyloss.tabular.intervals import score_interval
@@ -142,22 +144,20 @@ def fit_table(
     names = _candidates(model, table.outcome.task, group is not None)
     scoring, facts = options.scoring(table.outcome), _facts(table)
     check_task(promise, table.outcome.task)
-    if promise.confidence_level is not None and (group is not None or time is not None):
-        raise ValueError(
-            "a certificate needs independent rows of one population: rows of a group depend on "
-            "each other, and later rows may differ from earlier ones. Leave out the confidence "
-            "level (--confidence-level), or the groups and the time (--group, --time)"
-        )
+    _check_independent(promise, group, time)
     certifying = set_apart(table, promise, seed, options.positive is not None)
-    encoder, parts, aucs = _encoded(table, certifying, test_share, seed)
+    encoder, parts, aucs, profiles = _encoded(table, certifying, test_share, seed)
     facts |= {"train_rows": len(parts.y), "test_rows": len(parts.y_test)}
     table.leave_out(encoder.dropped_, "constant or empty")
     facts |= {"dropped": table.dropped}
     fitted = _fitted(names, parts, table.outcome, scoring, promise, seed, verbose, stage)
     candidates = {name: float(x.held_out_score_) for name, x in fitted.items()}
     best = max(candidates, key=lambda x: candidates[x])
-    found = TableModel(encoder, fitted[best], table.outcome, tuple(table.readings), id_column)
+    found = TableModel(
+        encoder, fitted[best], table.outcome, tuple(table.readings), profiles, id_column
+    )
     measured, near = _evaluated(found, best, parts, aucs, scoring, promise, seed, stage)
+    found = replace(found, profile=_profile(found, profiles, measured["p_test"]))
     warnings = (
         *table.warnings, *near, *_cost_warning(metric),
         *_constant_warning(parts.y, table.outcome, scoring),
@@ -284,8 +284,8 @@ def _facts(table: PreparedTable) -> dict[str, Any]:
 
 def _encoded(
     table: PreparedTable, certifying: Array, test_share: float, seed: int
-) -> tuple[TableEncoder, Parts, dict[str, Array]]:
-    """The encoder, the encoded rows, and the AUCs of each column alone."""
+) -> tuple[TableEncoder, Parts, dict[str, Array], dict[str, Any]]:
+    """The encoder, the encoded rows, the AUCs of each column alone, and the columns' profiles."""
     task, frame, labels = table.outcome.task, table.frame[~certifying], table.y[~certifying]
     groups, times = (None if x is None else x[~certifying] for x in (table.groups, table.times))
     test, copies = split_rows(frame, labels, test_share, seed, task, groups, times)
@@ -304,7 +304,25 @@ def _encoded(
     if certifying.any():
         rows = encoder.transform(table.frame[certifying])
         parts = parts._replace(certify_set=(rows, table.y[certifying]))
-    return encoder, parts, single_column_aucs(usable, y, seed, task)
+    return encoder, parts, single_column_aucs(usable, y, seed, task), column_profiles(usable)
+
+
+def _check_independent(promise: Promise, group: str | None, time: str | None) -> None:
+    """Refuse a certificate for rows that depend on each other or on the time."""
+    if promise.confidence_level is not None and (group is not None or time is not None):
+        raise ValueError(
+            "a certificate needs independent rows of one population: rows of a group depend on "
+            "each other, and later rows may differ from earlier ones. Leave out the confidence "
+            "level (--confidence-level), or the groups and the time (--group, --time)"
+        )
+
+
+def _profile(model: TableModel, profiles: dict[str, Any], p_test: Array) -> dict[str, Any]:
+    """What a new table is compared with: the columns, and the shares of the predictions."""
+    outcome = model.outcome
+    predicted = as_columns(outcome.decide(p_test)).mean(axis=0).tolist()
+    classes = [outcome.positive] if outcome.task == "binary" else list(outcome.classes)
+    return {"columns": profiles, "predicted": predicted, "classes": classes}
 
 
 def new_classifier(

@@ -34,6 +34,8 @@ class TableModel:
             the numbers of the classes.
         outcome (Outcome): what the model predicts: the task, the label columns and the classes.
         readings (tuple of Reading): how the columns are read.
+        profile (dict): the shares of the values of each column in the training rows, and of the
+            predictions for the test rows, with which `predict_table` compares a new table.
         id_column (str or None): the column that identifies the rows. It is not a feature.
 
     Examples:
@@ -52,6 +54,7 @@ class TableModel:
     classifier: Any
     outcome: Outcome
     readings: tuple[Reading, ...]
+    profile: dict[str, Any]
     id_column: str | None = None
 
     def columns(self, kind: type | None = None) -> list[str]:
@@ -159,6 +162,7 @@ def save(result: Result, path: Path | str, extras: Mapping[str, Writer] | None =
         "encoder": model.encoder.to_json(),
         "outcome": asdict(model.outcome),
         "readings": [x.to_json() for x in model.readings],
+        "profile": model.profile,
         "id_column": model.id_column,
         "metric": result.metric,
         "average": result.average,
@@ -226,7 +230,9 @@ def load(path: Path | str) -> TableModel:
         outcome = Outcome(kept["task"], tuple(kept["targets"]), tuple(kept["classes"]))
         encoder = TableEncoder.from_json(stored["encoder"])
         readings = tuple(map(reading_from_json, stored["readings"]))
-        return TableModel(encoder, kind.load(folder), outcome, readings, stored["id_column"])
+        return TableModel(
+            encoder, kind.load(folder), outcome, readings, stored["profile"], stored["id_column"]
+        )
     except (KeyError, TypeError) as error:
         raise ValueError(
             f"{path} is not a complete model folder ({error!r}): fit and save the model again"

@@ -12,9 +12,10 @@ from typing import Any
 import pandas as pd
 
 from anyloss._core.outputs import check_output, replacing
+from anyloss.tabular.drift import Drift
 from anyloss.tabular.encoder import Texts
 from anyloss.tabular.labels import Outcome
-from anyloss.tabular.model import TableModel
+from anyloss.tabular.model import TableModel, decision_values
 from anyloss.tabular.preparing import check_column
 from anyloss.tabular.reading import read_parts
 from anyloss.tabular.scoring import as_columns
@@ -35,6 +36,7 @@ def predict_table(
     separator: str | None = None,
     encoding: str | None = None,
     rows: int = PART,
+    allow_drift: bool = False,
     on_rows: Callable[[int], None] | None = None,
     on_warning: Callable[[str], None] | None = None,
 ) -> int:
@@ -57,17 +59,21 @@ def predict_table(
         separator (str, optional): the separator of a CSV file. Default: detected.
         encoding (str, optional): the encoding of a CSV file. Default: detected.
         rows (int): the number of rows per part. Default: 50,000.
+        allow_drift (bool): whether to predict even if more than a tenth of the cells of a column
+            cannot be read as in the training table. Default: False.
         on_rows (callable, optional): a callback. It receives the number of finished rows after each
             part.
         on_warning (callable, optional): a callback. It receives a text about each column of numbers
-            with cells that are not numbers; these cells are treated as missing.
+            with cells that are not numbers, which are treated as missing; and, at the end, about
+            what differs from the training rows: values that they do not have, columns with another
+            distribution, and another share of predictions.
 
     Returns:
         int: the number of rows.
 
     Raises:
-        ValueError: if a file cannot be read or written, if a column is missing, or if `out` is the
-            source itself.
+        ValueError: if a file cannot be read or written, if a column is missing or became
+            unreadable, or if `out` is the source itself.
 
     Examples:
         >>> import tempfile
@@ -100,12 +106,16 @@ def predict_table(
         )
     wanted, texts = [*model.columns(), *ids], [*model.columns(Texts), *ids]
     written = [x.name for x in model.readings if x.was_text and x.kind != "text"]
-    done = 0
+    done, drift = 0, Drift(model.profile)
     with replacing(out) as place, _ROWS[out.suffix](place, ids, *outputs) as write:
         for part in read_parts(
             source, rows, columns=wanted, texts=texts, written=written, names=ids, **options
         ):
-            values = model.decision_values(part, on_warning)
+            read = model.read(part, on_warning)
+            values = decision_values(
+                model.classifier, model.encoder.transform(read), model.outcome.task
+            )
+            drift.add(part, read, model.outcome.decide(values))
             found = {name: part[name].to_numpy() for name in ids}
             for names, array in zip(outputs, (model.decide(values), values), strict=True):
                 found |= dict(zip(names, as_columns(array).T, strict=True))
@@ -113,6 +123,11 @@ def predict_table(
             done += len(part)
             if on_rows is not None:
                 on_rows(done)
+        if not allow_drift:
+            drift.check()
+    if on_warning is not None:
+        for text in drift.warnings():
+            on_warning(text)
     return done
 
 

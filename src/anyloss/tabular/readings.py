@@ -152,7 +152,8 @@ def _converted(reading: Reading, present: Any, index: Any) -> tuple[Any, int]:
         form = NumberForm(reading.decimal, reading.thousands, reading.unit)
         found = parse_numbers(tidy(distinct), form).replace([np.inf, -np.inf], np.nan)
     else:
-        found = parse_dates(tidy(distinct), reading.form)
+        texts = tidy(distinct)  # dates that were no text in fit may be text now
+        found = parse_dates(texts, reading.form or find_date_form(texts) or ISO)
     mapped = present.map(dict(zip(distinct, found, strict=True)))
     values = mapped.reindex(index).astype(float if reading.kind == "numbers" else "datetime64[ns]")
     return values, int(mapped.isna().sum())
