@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.datasets import load_breast_cancer
 
 import anyloss
 from anyloss import report
@@ -172,3 +173,15 @@ def test_several_classes_and_an_undecided_positive_class_are_refused():
             messages.add(str(error).partition("; ")[2])
     assert messages == {"name the positive class (--positive)"}
     assert fit_table(frame, "left", "f1", positive="yes", **given).certificate is not None
+
+
+@pytest.mark.parametrize("which", ["group", "time"])
+def test_a_certificate_needs_independent_rows(which):
+    """A group may have several rows, and later rows may be of another population."""
+    frame = load_breast_cancer(as_frame=True).frame
+    frame["which"] = np.arange(len(frame)) // 2
+    with pytest.raises(ValueError, match="a certificate needs independent rows"):
+        fit_table(
+            frame, "target", "precision", model="linear", constraints="recall >= 0.8",
+            confidence_level=0.95, **{which: "which"},
+        )  # fmt: skip
