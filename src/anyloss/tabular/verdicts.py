@@ -48,8 +48,8 @@ def headline(baselines: Sequence[Baseline]) -> str:
     if best.interval[0] > 0:
         return "Use this model: it is clearly better than all baselines."
     return (
-        f"This model and the baseline {best.name} are equally good on these test rows: use the one "
-        "that is simpler to run."
+        f"There is no clear difference between this model and the baseline {best.name} on these "
+        "test rows: use the one that is simpler to run."
     )
 
 
