@@ -112,9 +112,18 @@ def test_labels_that_are_refused(options, message):
         fit_table(frame, **options)
 
 
-def test_trees_of_several_classes_are_refused_in_plain_words():
-    with pytest.raises(ValueError, match="the model 'lightgbm' is for two classes; got a multicl"):
-        fit_table(fruit(), "fruit", model="lightgbm")
+@pytest.mark.parametrize("task", ["multiclass", "multilabel"])
+def test_trees_of_several_classes_and_labels(task, tmp_path):
+    frame, target = (fruit(300), "fruit") if task == "multiclass" else (films(), LABELS)
+    result = fit_table(frame, target, model="lightgbm")
+    decided = result.outcome.decide(result.p_test)
+    expected = sk.f1_score(result.y_test, decided, average="macro", zero_division=0)
+    assert result.score == pytest.approx(expected)
+    assert result.score > 0.5
+    save(result, tmp_path / "trees")
+    again = load(tmp_path / "trees")
+    values = again.decision_values(frame)
+    np.testing.assert_array_equal(values, result.model.decision_values(frame))
 
 
 def test_rows_without_one_of_the_labels_are_not_used():
@@ -402,5 +411,5 @@ def test_an_onnx_graph_decides_as_the_model(which, model, tmp_path):
 
 def test_auto_takes_the_best_model_of_several_classes():
     result = fit_table(fruit(300), "fruit")
-    assert set(result.candidates) == {"linear", "mlp"}
+    assert set(result.candidates) == {"linear", "mlp", "lightgbm"}
     assert result.model_name == max(result.candidates, key=result.candidates.get)

@@ -52,7 +52,6 @@ from anyloss.tabular.trivial import maximised_by
 from anyloss.thresholds import Infeasible
 
 CANDIDATES = ("linear", "mlp", "lightgbm")
-SEVERAL = ("linear", "mlp")  # the models of several classes and labels
 PACKAGES = ("numpy", "scipy", "scikit-learn", "pandas", "lightgbm")
 OnStage = Callable[[str], None]
 
@@ -141,7 +140,7 @@ def fit_table(
     stage("Reading the table")
     table = load_table(source, options)
     del source
-    names = _candidates(model, table.outcome.task, group is not None)
+    names = _candidates(model, group is not None)
     scoring, facts = options.scoring(table.outcome), _facts(table)
     check_task(promise, table.outcome.task)
     _check_independent(promise, group, time)
@@ -193,22 +192,17 @@ def _fitted(
     return found
 
 
-def _candidates(model: str, task: str, grouped: bool) -> Sequence[str]:
-    """The models to fit: the one that is named, or all that are installed and suit the task."""
+def _candidates(model: str, grouped: bool) -> Sequence[str]:
+    """The models to fit: the one that is named, or all that are installed."""
     if grouped and model not in ("auto", *MODELS):
         raise ValueError(
             f"the inner folds of the model {model!r} cannot keep groups together: choose one of "
             f"{', '.join(MODELS)} (--model)"
         )
-    known = tuple(MODELS) if grouped else CANDIDATES if task == "binary" else SEVERAL
-    if model == "auto":
-        return [x for x in known if x in MODELS or find_spec(x) is not None]
-    if model not in known:
-        raise ValueError(
-            f"the model {model!r} is for two classes; got a {task} task: choose one of "
-            f"{', '.join(known)} (--model), or one class to separate from the others (--positive)"
-        )
-    return (model,)
+    if model != "auto":
+        return (model,)
+    known = tuple(MODELS) if grouped else CANDIDATES
+    return [x for x in known if x in MODELS or find_spec(x) is not None]
 
 
 def _evaluated(
@@ -344,8 +338,8 @@ def new_classifier(
     from anyloss.boosting import LGBMAnyLossClassifier
 
     return LGBMAnyLossClassifier(
-        metric, pos_label=positive, random_state=seed, verbose=-1, deterministic=True,
-        force_col_wise=True, n_jobs=0, **given,
+        metric, average=average, pos_label=positive, random_state=seed, verbose=-1,
+        deterministic=True, force_col_wise=True, n_jobs=0, **given,
     )  # fmt: skip
 
 
