@@ -7,9 +7,10 @@ The population is a real table, so that the truth is known exactly: each run dra
 it with replacement, and the metric and the constraint of its decisions are those of the whole
 table. Tables: all of the folder with at least 4,000 rows and 5 % positives that are not generated,
 the largest of each family; of a table with more than 20,000 rows, 20,000 random ones. All methods
-see the same rows, train on the same 2,400 of them and certify on the same 600, with 95 %
-confidence. A run that certifies nothing scores as "all positive" (a constraint on recall) or "none
-positive" (on precision). MAPIE runs in an environment that the script makes, Cooper from a folder.
+see the same rows. Those with a certificate train on the same 2,400 of them and certify on the same
+600, with 95 % confidence; the others train on all. A run that certifies nothing scores as "all
+positive" (a constraint on recall) or "none positive" (on precision). MAPIE runs in an environment
+that the script makes, Cooper from a folder.
 """
 
 from __future__ import annotations
