@@ -209,7 +209,10 @@ def run_unit(unit: Unit, folds: int, rows: int) -> list[dict[str, Any]]:
     predictions = _families(unit.model, task)[unit.family](split, unit.metrics)
     place = {"repeat": unit.repeat, "fold": unit.fold}
     scores = scores_of_two if task == "binary" else partial(scores_of_several, task)
-    return [about | place | scores(each, truth) for each in predictions]
+    return [
+        about | {"metric": each.metric, "method": each.method} | place | scores(each, truth)
+        for each in predictions
+    ]
 
 
 def _split(X: Any, y: Any, unit: Unit, folds: int) -> tuple[Split, Any]:

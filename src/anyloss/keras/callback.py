@@ -64,9 +64,8 @@ class RefineCallback(keras.callbacks.Callback):  # type: ignore[misc]
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         if self.selection is None and epoch >= self.at_epoch:
             p = self.model.predict(self.x, verbose=0)
-            self.target = switched.read_target(
-                p, *self.labels, metric=self.metric, average=self.average
-            )
+            read = partial(switched.read_target, metric=self.metric, average=self.average)
+            self.target = read(p, *self.labels)
             z = self._logits(self.x)
             start = switched.candidate(self.model, self.target, z, self.target.averaged_offsets(z))
             self.selection = Selection(start)
