@@ -52,6 +52,16 @@ def is_plain_record(each):
     return inspect.isclass(each) and "Attributes" in parts and "Args" not in parts
 
 
+def test_every_public_module_has_a_page_of_the_reference():
+    parsed = ast.parse((ROOT / "docs" / "hooks.py").read_text())
+    (pages,) = (
+        ast.literal_eval(x.value)
+        for x in parsed.body
+        if isinstance(x, ast.Assign) and x.targets[0].id == "MODULES"
+    )
+    assert sorted(pages) == sorted(PUBLIC)
+
+
 @pytest.mark.parametrize("path", list(public_names()))
 def test_a_public_name_has_the_sections_of_the_template(path):
     each = found(path)

@@ -132,8 +132,7 @@ def certify(
         I. Waudby-Smith and A. Ramdas, "Estimating Means of Bounded Random Variables by Betting",
         Journal of the Royal Statistical Society B 86(1), 2024.
     """
-    check_confidence(confidence_level)
-    confidence_level = float(confidence_level)
+    confidence_level = check_confidence(confidence_level)
     counts = _counts(y_true, y_pred, frequency, groups, random_state)
     if is_constraint(metric):
         constraints = read_constraints(metric)  # type: ignore[arg-type]
@@ -191,12 +190,13 @@ def constraint_p_value(constraints: tuple[Constraint, ...], counts: Array) -> fl
     return max(found)
 
 
-def check_confidence(confidence_level: float) -> None:
-    """Refuse a confidence that is none."""
+def check_confidence(confidence_level: float) -> float:
+    """The confidence as a plain number; an error if it is none."""
     if not isinstance(confidence_level, Real) or not 0.5 <= confidence_level < 1:
         raise ValueError(
             f"confidence_level must be a number from 0.5 to below 1; got {confidence_level!r}"
         )
+    return float(confidence_level)
 
 
 def _check_shares(metric: Metric) -> None:

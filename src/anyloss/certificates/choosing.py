@@ -125,8 +125,7 @@ def certified_threshold(
         Calibrating Predictive Algorithms to Achieve Risk Control", Annals of Applied Statistics
         19(2), 2025.
     """
-    check_confidence(confidence_level)
-    confidence_level = float(confidence_level)
+    confidence_level = check_confidence(confidence_level)
     chosen, required = find_metric(metric), read_constraints(constraints)
     if not required:
         raise ValueError(

@@ -136,7 +136,7 @@ def answer(result: Result, title: str) -> str:
 
 
 def answer_of_several(result: Result, title: str, right: int) -> str:
-    """The same for several classes or labels, of which so many rows are all right."""
+    """The same for several classes or labels; `right` rows have no wrong decision."""
     found = of(right, len(result.y_test), "the rows")
     labels = "all labels of" if result.outcome.task == "multilabel" else "the class of"
     return f"{_score(result, title)} The model predicts {labels} {found} correctly."

@@ -38,7 +38,7 @@ def difference_interval(
 ) -> tuple[float, float]:
     """The 95 % interval of the score of `ours` minus that of `theirs`, on the same resampled rows.
 
-    With `copies`, the arrays hold each test row so many times, with other random decisions.
+    The arrays hold each test row `copies` times, each time with other random decisions.
 
     >>> from anyloss.tabular.scoring import scoring_of
     >>> y = np.repeat([1, 0], 50)

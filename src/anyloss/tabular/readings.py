@@ -160,7 +160,7 @@ def _converted(reading: Reading, present: Any, index: Any) -> tuple[Any, int]:
 
 
 def is_gap(texts: Any) -> Any:
-    """Which texts stand for a missing value."""
+    """Whether each text means a missing value."""
     return tidy(texts).str.lower().isin(GAPS)
 
 
