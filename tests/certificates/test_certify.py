@@ -195,6 +195,17 @@ def test_relabelling_the_classes_swaps_recall_and_specificity(cells):
 
 
 @given(counts)
+@settings(max_examples=15, deadline=None)
+def test_relabelling_the_classes_leaves_symmetric_metrics_alone(cells):
+    y, d = rows(*cells)
+    for name in ("mcc", "kappa", "p4", "balanced accuracy"):
+        first, second = certify(y, d, name), certify(1 - y, 1 - d, name)
+        found = [(x.lower, x.upper) for x in (first, second)]
+        assert found[0] == pytest.approx(found[1], abs=2e-5), name
+        assert first.lower <= first.score <= first.upper
+
+
+@given(counts)
 @settings(max_examples=100, deadline=None)
 def test_the_p_value_and_the_bound_agree(cells):
     cells = np.array(cells)

@@ -258,10 +258,8 @@ def least_values(
     """
     number = len(boxes)
     if number > SIDE_BY_SIDE:
-        parts = np.array_split(boxes, -(-number // SIDE_BY_SIDE))
-        return np.concatenate(
-            [least_values(function, x, enough=enough, floor=floor) for x in parts]
-        )
+        some = np.array_split(boxes, -(-number // SIDE_BY_SIDE))
+        return np.concatenate([least_values(function, x, enough=enough, floor=floor) for x in some])
     boxes, owner = np.array(boxes, dtype=float), np.arange(number)
     done, reached = np.full(number, np.inf), np.full(number, np.inf)
     for last in reversed(range(ROUNDS)):
