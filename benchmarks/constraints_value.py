@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
-from scipy.stats import binomtest, wilcoxon
+from scipy.stats import binomtest, bootstrap, wilcoxon
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -285,27 +285,32 @@ def tables(data: Path, path: Path) -> None:
     print(f"{len({x['table'] for x in rows})} tables, up to {seeds} draws of each\n")
     for goal in GOALS:
         print(f"\n{goal[0]} subject to {goal[1]}\n")
-        print("| method | score | decided | violated | p-value of 'more than 5 %' |")
-        print("| --- | --- | --- | --- | --- |")
+        print(
+            "| method | score | decided | violated | 95 % interval | p-value of 'more than 5 %' |"
+        )
+        print("| --- | --- | --- | --- | --- | --- |")
         mine = [x for x in rows if x["goal"] == list(goal)]
         for method in dict.fromkeys(x["method"] for x in mine):
             own = [x for x in mine if x["method"] == method]
             by_table = _by_table(own)
             broken = sum(x["violated"] for x in own)
             p = binomtest(broken, len(own), 1 - CONFIDENCE, alternative="greater").pvalue
+            low, high = binomtest(broken, len(own)).proportion_ci()
             print(
                 f"| {method} | {np.mean(list(by_table.values())):.4f} "
-                f"| {np.mean([x['decided'] for x in own]):.3f} | {broken / len(own):.3f} "
-                f"| {p:.2g} |"
+                f"| {np.mean([x['decided'] for x in own]):.3f} | {broken} of {len(own)} "
+                f"| {low:.3f} to {high:.3f} | {p:.2g} |"
             )
         first, second = (
             _by_table([x for x in mine if x["method"] == method])
             for method in ("AnyLossClassifier, certified", "cross-entropy + our certificate")
         )
         gaps = np.array([first[k] - second[k] for k in first])
+        low, high = bootstrap((gaps,), np.mean, rng=np.random.default_rng(0)).confidence_interval
         print(
-            f"\nours minus cross-entropy + our certificate: {gaps.mean():+.4f}; better on "
-            f"{(gaps > 0).sum()}, worse on {(gaps < 0).sum()} of {len(gaps)} tables; Wilcoxon "
+            f"\nours minus cross-entropy + our certificate: {gaps.mean():+.4f} (95 % interval over "
+            f"tables: {low:+.4f} to {high:+.4f}); better on {(gaps > 0).sum()}, "
+            f"worse on {(gaps < 0).sum()} of {len(gaps)} tables; Wilcoxon "
             f"p = {wilcoxon(gaps).pvalue:.3g}"
         )
         print("by table: " + ", ".join(f"{k} {first[k] - second[k]:+.3f}" for k in first))

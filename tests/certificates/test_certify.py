@@ -1,5 +1,6 @@
 """Bounds against scipy, against enumeration of the multinomial, and in edge cases."""
 
+from dataclasses import replace
 from itertools import product
 from math import comb
 
@@ -7,13 +8,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize import minimize_scalar
 from scipy.stats import binomtest, multinomial
 
 import anyloss
 from anyloss import certify
 from anyloss._core.forms import cells_of
 from anyloss._core.intervals import least_value
-from anyloss.certificates.bounds import find_form, lower_bound, p_value
+from anyloss.certificates.bounds import find_form, lower_bounds, p_values
 
 FULL = (True, True, True, True)
 
@@ -91,8 +93,8 @@ FAST = ["recall", "f1", "fbeta(beta=2)", "cost(fn_cost=5)", "2 - tp / (tp + fn)"
 def test_the_coverage_by_enumeration_is_at_least_the_confidence(name):
     """Every sample of 8 rows, and every population, also those where the metric is 0/0."""
     metric, samples = anyloss.metric(name), all_counts(8)
-    bounds = np.array([lower_bound(metric, np.array(c), 0.1) for c in samples])
-    upper = np.array([-lower_bound(metric, np.array(c), 0.1, -1) for c in samples])
+    bounds = lower_bounds(metric, np.array(samples), 0.1)
+    upper = -lower_bounds(metric, np.array(samples), 0.1, -1)
     for population in POPULATIONS:
         chance = multinomial.pmf(samples, 8, population)
         true = metric(*population)
@@ -100,20 +102,63 @@ def test_the_coverage_by_enumeration_is_at_least_the_confidence(name):
         assert chance[upper >= true - 1e-9].sum() >= 0.9 - 1e-9, population
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "balanced accuracy",
-        "gmean",
-        pytest.param("mcc", marks=pytest.mark.slow("halves many boxes")),
-    ],
-)
+REGIONS = ["balanced accuracy", "gmean", "mcc", "kappa", "p4", "markedness"]
+
+
+@pytest.mark.parametrize("name", REGIONS)
 def test_the_coverage_of_regions_by_enumeration(name):
-    metric, samples = anyloss.metric(name), all_counts(4)
-    bounds = np.array([lower_bound(metric, np.array(c), 0.1) for c in samples])
+    metric, samples = anyloss.metric(name), all_counts(5)
+    bounds = lower_bounds(metric, np.array(samples), 0.1)
+    upper = -lower_bounds(metric, np.array(samples), 0.1, -1)
+    value = 0.2
+    values = p_values(metric, np.array(samples), value)
     for population in POPULATIONS:
-        chance = multinomial.pmf(samples, 4, population)
-        assert chance[bounds <= metric(*population) + 1e-9].sum() >= 0.9 - 1e-9, population
+        chance, true = multinomial.pmf(samples, 5, population), metric(*population)
+        assert chance[bounds <= true + 1e-9].sum() >= 0.9 - 1e-9, population
+        assert chance[upper >= true - 1e-9].sum() >= 0.9 - 1e-9, population
+        for alpha in (0.05, 0.1, 0.5) if true < value else ():
+            assert chance[values <= alpha].sum() <= alpha + 1e-9, population
+
+
+@pytest.mark.parametrize("name", REGIONS)
+def test_the_bound_of_a_region_is_the_least_value_over_its_box(name):
+    """Against a grid of the whole box, which knows nothing of directions."""
+    metric, form = anyloss.metric(name), find_form(anyloss.metric(name), FULL)
+    whole = replace(form, proved=(0, 0, 0), floor=-np.inf)
+    for cells in ((80, 20, 25, 875), (8, 2, 3, 87), (2, 1, 1, 46), (5, 3, 0, 12)):
+        cells = np.array([cells])
+        (box,) = whole._boxes(cells, np.array([0.05]))
+        grid = np.stack(np.meshgrid(*(np.linspace(*side, 25) for side in box))).reshape(3, -1)
+        least = metric(*cells_of(*grid)).min()
+        (found,) = form.lower(cells, 0.05)
+        assert found <= least + 1e-12, cells
+        assert found == pytest.approx(least, abs=2e-3), cells
+
+
+def test_bounds_of_regions_beside_a_minimum_by_scipy():
+    """Both are the minimum over prevalence, at the limits of recall and specificity."""
+    form = find_form(anyloss.metric("mcc"), FULL)
+    (box,) = form._boxes(np.array([[80, 20, 25, 875]]), np.array([0.05]))
+    needed = 1 - 0.95 * (1 - 0.95 ** (1 / 3))  # nearly all of a third of the error
+    assert box[:2, 0] == pytest.approx([limit(80, 100, needed), limit(875, 900, needed)])
+    found = minimize_scalar(
+        lambda p: anyloss.metric("mcc")(*cells_of(box[0, 0], box[1, 0], p)),
+        bounds=box[2],
+        method="bounded",
+    )
+    ends = [anyloss.metric("mcc")(*cells_of(box[0, 0], box[1, 0], p)) for p in box[2]]
+    (bound,) = form.lower(np.array([[80, 20, 25, 875]]), 0.05)
+    assert bound == pytest.approx(min(found.fun, *ends), abs=1e-5)
+
+
+def test_no_bound_leaves_the_range_of_its_metric():
+    for name, low in (("mcc", -1), ("kappa", -1), ("p4", 0), ("markedness", -1), ("fm", 0)):
+        for cells in ((4, 1, 0, 45), (0, 1, 0, 49), (8, 2, 3, 987), (0, 5, 5, 0), (3, 0, 0, 0)):
+            for confidence in (0.95, 1 - 1e-12):  # the range of kappa is not proved from below
+                found = certify(*rows(*cells), name, confidence_level=confidence)
+                assert (
+                    low - 2e-5 * (name == "kappa") <= found.lower <= found.score <= found.upper <= 1
+                ), (name, cells)
 
 
 def test_the_least_value_over_a_box_against_a_grid():
@@ -150,23 +195,45 @@ def test_relabelling_the_classes_swaps_recall_and_specificity(cells):
 
 
 @given(counts)
+@settings(max_examples=15, deadline=None)
+def test_relabelling_the_classes_leaves_symmetric_metrics_alone(cells):
+    y, d = rows(*cells)
+    for name in ("mcc", "kappa", "p4", "balanced accuracy"):
+        first, second = certify(y, d, name), certify(1 - y, 1 - d, name)
+        found = [(x.lower, x.upper) for x in (first, second)]
+        assert found[0] == pytest.approx(found[1], abs=2e-5), name
+        assert first.lower <= first.score <= first.upper
+
+
+@given(counts)
 @settings(max_examples=100, deadline=None)
 def test_the_p_value_and_the_bound_agree(cells):
     cells = np.array(cells)
     for name in ("f1", "fbeta(beta=2)"):
         metric = anyloss.metric(name)
-        bound = lower_bound(metric, cells, 0.05)
-        assert p_value(metric, cells, bound - 1e-6) <= 0.05
+        (bound,) = lower_bounds(metric, cells[None], 0.05)
+        assert p_values(metric, cells[None], bound - 1e-6) <= 0.05
         if bound < 0.9995:  # a bound by betting is one of 2,000 values
-            assert p_value(metric, cells, bound + 1e-6 + (name != "f1") / 2000) >= 0.05
+            assert p_values(metric, cells[None], bound + 1e-6 + (name != "f1") / 2000) >= 0.05
 
 
-def test_the_p_value_of_a_region_is_where_its_bound_meets_the_value():
+@pytest.mark.parametrize("name", REGIONS)
+def test_the_p_value_of_a_region_is_where_its_bound_meets_the_value(name):
     y, d = rows(30, 5, 8, 157)
-    found = certify(y, d, "balanced accuracy >= 0.8")
-    below = certify(y, d, "balanced accuracy", confidence_level=1 - 1.02 * found.p_value)
-    above = certify(y, d, "balanced accuracy", confidence_level=1 - 0.98 * found.p_value)
-    assert above.lower <= 0.8 <= below.lower
+    value = certify(y, d, name).lower - 0.03
+    found = certify(y, d, f"{name} >= {value}")
+    assert found.p_value < 0.05
+    below = certify(y, d, name, confidence_level=1 - 1.01 * found.p_value)
+    above = certify(y, d, name, confidence_level=1 - 0.99 * found.p_value)
+    assert above.lower <= value <= below.lower + 1e-5
+
+
+def test_samples_side_by_side_have_their_own_p_values():
+    cells = np.array([(30, 5, 8, 157), (30, 0, 8, 162), (0, 3, 4, 5), (300, 50, 80, 1570)])
+    for name in (*REGIONS, "f1", "fbeta(beta=2)"):
+        metric = anyloss.metric(name)
+        alone = [p_values(metric, row[None], 0.55)[0] for row in cells]
+        np.testing.assert_allclose(p_values(metric, cells, 0.55), alone, rtol=0.01)
 
 
 def test_one_class_alone():

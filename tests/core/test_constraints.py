@@ -37,6 +37,9 @@ def test_a_constraint_is_a_metric_a_sign_and_a_number(text, metric, at_least, va
     [
         ("recall", "got no >= or <=", 6),
         ("recall > 0.9", "got '>'", 7),
+        ("recall => 0.9", "got '=>'", 7),
+        ("recall ≥ 0.9", "got '≥'", 7),
+        ("tp + >= 0.9", "not well formed", 4),
         ("recall == 0.9", "got '=='", 7),
         ("0.8 <= recall <= 0.9", "got '<='; write two constraints as a list", 14),
         ("0.9 <= recall", "got 'recall' in place of the number", 7),

@@ -14,7 +14,7 @@ from anyloss._core.metric import Metric
 FORM = "a constraint is written as 'metric >= number' or 'metric <= number'"
 ROUNDING = 1e-12  # a value that misses the number by its own rounding errors does not violate it
 
-_COMPARE = re.compile(r"[<>]=?|[=!]=")
+_COMPARE = re.compile(r"[<>]=?|[=!]=|=[<>]|[≥≤]")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
 
 

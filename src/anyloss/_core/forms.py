@@ -88,14 +88,15 @@ class Exact:
         return Exact(self.value ** Decimal(exponent))
 
 
-def _call(function: CellFunction, cells: Sequence[Any]) -> Any:
+def value_at(function: CellFunction, cells: Sequence[Any]) -> Any:
     """The value of a function at exact cells."""
     tp, fn, fp, tn = map(Exact, cells)
     found = function(tp=tp, fn=fn, fp=fp, tn=tn)
     return found.value if isinstance(found, Exact) else tp._lifted(found)
 
 
-def _same(x: Decimal, y: Decimal) -> bool:
+def same_value(x: Decimal, y: Decimal) -> bool:
+    """Whether two numbers of 60 digits agree in half of them."""
     return abs(x - y) <= Decimal(10) ** (-DIGITS // 2) * (1 + abs(x))
 
 
@@ -109,7 +110,9 @@ def is_of_shares(function: CellFunction) -> bool:
     with localcontext(prec=DIGITS):
         for _ in range(POINTS):
             cells = [Decimal(rng.getrandbits(31) + 1) for _ in range(4)]
-            if not _same(_call(function, cells), _call(function, [3 * x for x in cells])):
+            if not same_value(
+                value_at(function, cells), value_at(function, [3 * x for x in cells])
+            ):
                 return False
     return True
 
@@ -134,7 +137,7 @@ def linear_fraction(
 
     try:
         points = [point() for _ in range(2 * size + POINTS)]
-        values = [_call(function, x) for x in points]
+        values = [value_at(function, x) for x in points]
     except Irrational:
         return None
     a, b = [Fraction(0)] * 4, [Fraction(0)] * 4
@@ -218,9 +221,21 @@ def dependencies(function: CellFunction, support: Support) -> list[bool]:
     with localcontext(prec=DIGITS):
         for _ in range(POINTS):
             base = [Decimal(rng.random() if x is None else x) for x in fixed]
-            value = _call(function, cells_of(*base))
+            value = value_at(function, cells_of(*base))
             for k in range(3):
                 other = [Decimal(rng.random()) if j == k else x for j, x in enumerate(base)]
-                if fixed[k] is None and not _same(value, _call(function, cells_of(*other))):
+                if fixed[k] is None and not same_value(value, value_at(function, cells_of(*other))):
                     found[k] = True
     return found
+
+
+def constant_value(function: CellFunction, fixed: Sequence[float | None]) -> float:
+    """The value of a metric that depends on no quantity that is not fixed.
+
+    >>> from anyloss.metrics import mcc
+    >>> constant_value(mcc, [1.0, 1.0, None])
+    1.0
+    """
+    with localcontext(prec=DIGITS):
+        point = (Decimal(0.5 if x is None else x) for x in fixed)
+        return float(value_at(function, cells_of(*point)))

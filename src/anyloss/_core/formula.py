@@ -96,7 +96,7 @@ class _Parser:
                 warnings.simplefilter("ignore")  # Python's hints about odd literals
                 body = ast.parse(stripped, mode="eval").body
         except SyntaxError as error:
-            column = self.indent + (error.offset or 1) - 1
+            column = self.indent + (error.offset - 1 if error.offset else len(stripped))
             raise self.fault(f"the formula is not well formed ({error.msg})", column) from None
         except (MemoryError, RecursionError, ValueError):
             raise self.fault("the formula is nested too deeply", 0) from None

@@ -2,8 +2,10 @@
 
 The metric is evaluated on intervals that are rounded outwards and carry the intervals of their
 three derivatives. Where a derivative has one sign over a box, the least value lies on one side of
-it. The boxes with the lowest bounds are halved until the least value is known to the tolerance,
-or until the rounds end; the bound holds then too, and is only less tight.
+it; where all are finite, the metric is at least its value in the middle minus what they allow. The
+boxes with the lowest bounds are divided until the least value is known to the tolerance, or until
+the rounds end; the bound holds then too, and is only less tight. Many searches run side by side,
+each box with the number of the search that it belongs to.
 """
 
 from __future__ import annotations
@@ -17,7 +19,9 @@ from anyloss._core.forms import CellFunction, cells_of
 
 TOLERANCE = 1e-5
 ROUNDS = 40
-AT_ONCE = 128  # boxes that are halved in one round
+AT_ONCE = 1024  # boxes of a search that are divided in one round
+SIDE_BY_SIDE = 256  # searches
+FEW, FEW_PARTS = 256, 8  # few boxes are divided into more parts than two: it takes no longer
 SMALLEST_WIDTH = 0.01  # of a box in which the metric is still unbounded
 
 Pair = tuple[Array, Array]  # the lower and the upper ends
@@ -57,26 +61,38 @@ class Boxes:
     derivatives, lie at the corners.
     """
 
-    def __init__(self, boxes: Array) -> None:
+    def __init__(self, boxes: Array, derivatives: bool = True) -> None:
         corner = np.stack(np.meshgrid([0, 1], [0, 1], [0, 1], indexing="ij")).reshape(3, 8)
         r, s, p = (boxes[:, k, corner[k]] for k in range(3))  # (k, 8) each
-        zero, one = np.zeros_like(r), np.ones_like(r)
-        self.values = np.stack([*cells_of(r, s, p), one])
-        self.derivatives = np.stack(
-            [
-                np.stack([p, -p, zero, zero, zero]),
-                np.stack([zero, zero, p - 1, 1 - p, zero]),
-                np.stack([r, 1 - r, s - 1, -s, zero]),
-            ]
-        )
+        self.values = np.stack([*cells_of(r, s, p), np.ones_like(r)])
+        self.sides = boxes if derivatives else None
 
     def linear(self, form: Array) -> Interval:
         """The interval of a linear form of the cells, with a constant term at the end."""
         value = _ends(self.values, form)
         if (form >= 0).all():
             value = np.maximum(value[0], 0.0), value[1]
-        low, high = zip(*(_ends(x, form) for x in self.derivatives), strict=True)
-        return Interval(self, value, (np.stack(low), np.stack(high)), form)
+        return Interval(self, value, self._derivative(form), form)
+
+    def _derivative(self, form: Array) -> Pair:
+        if self.sides is None:
+            return np.empty((0, 1)), np.empty((0, 1))
+        (r, s, p), (positive, negative) = self.sides.transpose(1, 2, 0), form[:4].reshape(2, 2)
+        first, second = positive[0] - positive[1], negative[1] - negative[0]
+        ends = [_scaled(p, first), _scaled((1 - p[1], 1 - p[0]), second)]
+        along = [*_scaled(r, first), *_scaled(s, -second)]
+        rest = positive[1] - negative[0]
+        ends.append((along[0] + along[2] + rest, along[1] + along[3] + rest))
+        low, high = np.array(ends).transpose(1, 0, 2)
+        error = 1e-15 * np.maximum(abs(low), abs(high))  # more than all roundings
+        if first or second:  # a sum of several terms, which can cancel
+            error[2] += 1e-15 * abs(form).sum()
+        return low - error, high + error
+
+
+def _scaled(side: Array | Pair, factor: float) -> Pair:
+    low, high = side
+    return (factor * low, factor * high) if factor >= 0 else (factor * high, factor * low)
 
 
 def _ends(corners: Array, form: Array) -> Pair:
@@ -209,9 +225,9 @@ def _unbounded(x: Pair, where: Array) -> Pair:
     return np.where(where, -np.inf, x[0]), np.where(where, np.inf, x[1])
 
 
-def evaluate(function: CellFunction, boxes: Array) -> Interval:
+def evaluate(function: CellFunction, boxes: Array, derivatives: bool = True) -> Interval:
     """The interval of a metric over boxes `(k, 3, 2)` of recall, specificity and prevalence."""
-    frame = Boxes(boxes)
+    frame = Boxes(boxes, derivatives)
     with np.errstate(all="ignore"):
         tp, fn, fp, tn = (frame.linear(row) for row in np.eye(5)[:4])
         return tp._lifted(function(tp=tp, fn=fn, fp=fp, tn=tn))
@@ -225,39 +241,84 @@ def least_value(function: CellFunction, box: Array) -> float:
     >>> round(least_value(gmean, box), 4)
     0.4
     """
-    boxes, low = _shrunk(function, np.asarray(box, dtype=float)[None])
-    reached = np.inf
-    for _ in range(ROUNDS):
-        middle = boxes.mean(axis=2, keepdims=True).repeat(2, axis=2)
-        reached = min(reached, float(evaluate(function, middle).value[1].min()))
-        order = low.argsort()
-        boxes, low = boxes[order], low[order]
-        width = (boxes[:AT_ONCE, :, 1] - boxes[:AT_ONCE, :, 0]).max(axis=1)
-        unbounded = low[0] == -np.inf and width[0] < SMALLEST_WIDTH
-        if low[0] >= reached - TOLERANCE or width[0] == 0 or unbounded:
+    return float(least_values(function, np.asarray(box, dtype=float)[None])[0])
+
+
+def least_values(
+    function: CellFunction,
+    boxes: Array,
+    *,
+    enough: float | None = None,
+    floor: float = -np.inf,
+) -> Array:
+    """Numbers `(k,)` that the metric is never below over each of the boxes `(k, 3, 2)`.
+
+    They are close below the minima. With `enough`, a search ends as soon as it is known whether
+    its minimum reaches that number. The metric is known never to be below the floor.
+    """
+    number = len(boxes)
+    if number > SIDE_BY_SIDE:
+        some = np.array_split(boxes, -(-number // SIDE_BY_SIDE))
+        return np.concatenate([least_values(function, x, enough=enough, floor=floor) for x in some])
+    boxes, owner = np.array(boxes, dtype=float), np.arange(number)
+    done, reached = np.full(number, np.inf), np.full(number, np.inf)
+    for last in reversed(range(ROUNDS)):
+        boxes, low, high, effect = _bounded(function, boxes)
+        np.minimum.at(reached, owner, high)
+        goal = reached - TOLERANCE
+        if enough is not None:
+            goal = np.where(reached < enough, -np.inf, np.minimum(goal, enough))
+        width = boxes[..., 1] - boxes[..., 0]
+        lost = (low == -np.inf) & (width.max(axis=1) < SMALLEST_WIDTH)
+        goal[owner[lost]] = -np.inf
+        low = np.maximum(low, floor)
+        order = np.flatnonzero((low < goal[owner]) & (width.max(axis=1) > 0))
+        order = _lowest(order, owner, low, AT_ONCE * bool(last))
+        finished = np.ones(len(low), dtype=bool)
+        finished[order] = False
+        np.minimum.at(done, owner[finished], low[finished])
+        if not len(order):
             break
-        halves, lows = _shrunk(function, _halved(boxes[:AT_ONCE]))
-        boxes = np.concatenate([boxes[AT_ONCE:], halves])
-        low = np.concatenate([low[AT_ONCE:], lows])
-        keep = low < reached
-        keep[low.argmin()] = True
-        boxes, low = boxes[keep], low[keep]
-    return float(low.min())
+        parts = FEW_PARTS if len(order) * FEW_PARTS <= FEW else 2
+        boxes = _divided(boxes[order], effect[order], parts)
+        owner = owner[order].repeat(parts)
+    return done
 
 
-def _shrunk(function: CellFunction, boxes: Array) -> tuple[Array, Array]:
-    """The sides of the boxes where the least values lie, and numbers that they are not below."""
+def _lowest(order: Array, owner: Array, low: Array, number: int) -> Array:
+    """At most a number of the boxes of each search, those with the lowest bounds."""
+    order = order[np.lexsort((low[order], owner[order]))]
+    _, first, place = np.unique(owner[order], return_index=True, return_inverse=True)
+    return order[np.arange(len(order)) - first[place] < number]
+
+
+def _bounded(function: CellFunction, boxes: Array) -> tuple[Array, Array, Array, Array]:
+    """The sides of boxes where the least values lie, numbers below and above these, and effects.
+
+    An effect `(k, 3)` is how much a quantity can change the metric within its side.
+    """
     found = evaluate(function, boxes)
     rising, falling = found.derivative[0].T >= 0, found.derivative[1].T <= 0
     boxes[..., 1] = np.where(rising, boxes[..., 0], boxes[..., 1])
     boxes[..., 0] = np.where(falling & ~rising, boxes[..., 1], boxes[..., 0])
-    return boxes, np.maximum(found.value[0], evaluate(function, boxes).value[0])
+    width = boxes[..., 1] - boxes[..., 0]
+    largest = np.maximum(abs(found.derivative[0]), abs(found.derivative[1])).T
+    effect = np.where(width > 0, largest * np.where(width > 0, width, 1.0), 0.0)
+    middle = boxes.mean(axis=2, keepdims=True).repeat(2, axis=2)
+    low, high = evaluate(function, middle, derivatives=False).value
+    change = effect.sum(axis=1) * (0.5 + 1e-9)  # more than all roundings
+    with np.errstate(invalid="ignore"):
+        around = np.where(np.isfinite(change), low - change - 1e-15 * abs(low), -np.inf)
+    return boxes, np.maximum(found.value[0], around), high, effect
 
 
-def _halved(boxes: Array) -> Array:
-    """Both halves of each box, cut along its longest side."""
-    row, middle = np.arange(len(boxes)), boxes.mean(axis=2)
-    axis = (boxes[..., 1] - boxes[..., 0]).argmax(axis=1)
-    left, right = boxes.copy(), boxes.copy()
-    left[row, axis, 1] = right[row, axis, 0] = middle[row, axis]
-    return np.concatenate([left, right])
+def _divided(boxes: Array, effect: Array, parts: int) -> Array:
+    """The parts of each box, cut along the side with the largest effect, or the longest one."""
+    row, width = np.arange(len(boxes)), boxes[..., 1] - boxes[..., 0]
+    known = np.isfinite(effect).all(axis=1, keepdims=True)
+    axis = np.where(known, effect, width).argmax(axis=1)
+    cuts = boxes[row, axis, 0, None] + width[row, axis, None] * np.arange(parts + 1) / parts
+    cuts[:, -1] = boxes[row, axis, 1]
+    found = boxes[:, None].repeat(parts, axis=1)
+    found[row, :, axis] = np.stack([cuts[:, :-1], cuts[:, 1:]], axis=2)
+    return found.reshape(-1, 3, 2)

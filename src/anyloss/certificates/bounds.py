@@ -10,12 +10,13 @@ The counts of independent rows are multinomial. There are four cases, by the for
 - `Region`: any other metric. Exact intervals of recall, specificity and prevalence hold jointly,
   and the bound is the least value of the metric over their box.
 
-All bounds are lower ones; an upper bound is that of the negative metric.
+All bounds are lower ones; an upper bound is that of the negative metric. Counts are rows `(k, 4)`
+of several samples, which are tested side by side.
 """
 
 from __future__ import annotations
 
-import operator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Protocol
@@ -28,18 +29,23 @@ from anyloss._core.forms import (
     SUPPORTS,
     CellFunction,
     Support,
+    constant_value,
     dependencies,
     fixed_quantities,
     linear_fraction,
 )
 from anyloss._core.formula import CELLS
-from anyloss._core.intervals import evaluate, least_value
+from anyloss._core.intervals import evaluate, least_values
+from anyloss._core.monotone import trend
 from anyloss.metrics import Metric
 
 LARGEST_BET = 0.99  # the share of the wealth that one row can cost
 GRID = 2000  # values that a bound by betting is one of
 NEEDED_SIDE = 0.95  # the share of the error on the side where a rising or falling metric is least
-SMALLEST_P = 1e-9  # of a region; below it the bisection stops
+SMALLEST_P = 1e-9  # of a region; below it the search stops
+LEVELS = 16  # of the error, that are tried at once
+SEARCHES = 3  # a p-value of a region is known to a factor of SMALLEST_P ** (-1 / LEVELS**3)
+EDGE = 1e-9  # a metric that rises in a share is least between 0 and this, if the share may be 0
 
 
 class Form(Protocol):
@@ -49,11 +55,11 @@ class Form(Protocol):
     def method(self) -> str:
         """The method in words."""
 
-    def lower(self, counts: Array, alpha: float) -> float:
-        """The number that the metric exceeds with confidence `1 - alpha`."""
+    def lower(self, counts: Array, alpha: float) -> Array:
+        """The numbers that the metric exceeds with confidence `1 - alpha`."""
 
-    def p_value(self, counts: Array, value: float) -> float:
-        """The p-value of "the metric is below the value"."""
+    def p_values(self, counts: Array, value: float) -> Array:
+        """The p-values of "the metric is below the value"."""
 
 
 @dataclass(frozen=True)
@@ -63,11 +69,11 @@ class Constant:
     value: float
     method: str = "the metric is constant"
 
-    def lower(self, counts: Array, alpha: float) -> float:
-        return self.value
+    def lower(self, counts: Array, alpha: float) -> Array:
+        return np.full(len(counts), self.value)
 
-    def p_value(self, counts: Array, value: float) -> float:
-        return 0.0 if self.value >= value else 1.0
+    def p_values(self, counts: Array, value: float) -> Array:
+        return np.full(len(counts), 0.0 if self.value >= value else 1.0)
 
 
 @dataclass(frozen=True)
@@ -87,21 +93,19 @@ class Share:
         rest = [x for x, is_in in zip(CELLS, self.outside, strict=True) if is_in]
         return f"Clopper-Pearson: {' + '.join(parts)} given {' + '.join(parts + rest)}"
 
-    def lower(self, counts: Array, alpha: float) -> float:
+    def lower(self, counts: Array, alpha: float) -> Array:
         share = binomial_lower(*self._numbers(counts), alpha)
         return (self.a * share + self.c * (1 - share)) / (self.b * share + self.d * (1 - share))
 
-    def p_value(self, counts: Array, value: float) -> float:
-        if value <= self.c / self.d:
-            return 0.0
-        if value > self.a / self.b:
-            return 1.0
+    def p_values(self, counts: Array, value: float) -> Array:
+        if not self.c / self.d < value <= self.a / self.b:
+            return np.full(len(counts), float(value > self.a / self.b))
         share = (value * self.d - self.c) / (self.a - self.c - value * (self.b - self.d))
         return binomial_p_value(*self._numbers(counts), share)
 
-    def _numbers(self, counts: Array) -> tuple[int, int]:
-        inside = int(counts[list(self.inside)].sum())
-        return inside, inside + int(counts[list(self.outside)].sum())
+    def _numbers(self, counts: Array) -> tuple[Array, Array]:
+        inside = counts[:, self.inside].sum(axis=1)
+        return inside, inside + counts[:, self.outside].sum(axis=1)
 
 
 @dataclass(frozen=True)
@@ -120,18 +124,21 @@ class Ratio:
 
     method = "betting (Waudby-Smith and Ramdas)"
 
-    def lower(self, counts: Array, alpha: float) -> float:
+    def lower(self, counts: Array, alpha: float) -> Array:
         low, high = self._range()
         values = low + (high - low) * np.arange(1, GRID) / GRID
-        rejected = self._p_values(counts, values) <= alpha
-        passed = GRID - 1 if rejected.all() else int(rejected.argmin())
-        return float(values[passed - 1]) if passed else low
+        found = []
+        for row in counts:
+            rejected = self._p_values(row, values) <= alpha
+            passed = GRID - 1 if rejected.all() else int(rejected.argmin())
+            found.append(values[passed - 1] if passed else low)
+        return np.array(found)
 
-    def p_value(self, counts: Array, value: float) -> float:
+    def p_values(self, counts: Array, value: float) -> Array:
         low, high = self._range()
         if not low < value <= high:
-            return 0.0 if value <= low else 1.0
-        return float(self._p_values(counts, np.array([value]))[0])
+            return np.full(len(counts), float(value > high))
+        return np.array([self._p_values(row, np.array([value]))[0] for row in counts])
 
     def _range(self) -> tuple[float, float]:
         """The metric lies between the least and the largest quotient of its coefficients."""
@@ -164,37 +171,61 @@ class Region:
     function: CellFunction
     fixed: tuple[float | None, ...]  # the quantities with one value
     used: tuple[bool, ...]  # the quantities that the metric depends on
-    sides: tuple[int, ...]  # 1: it rises in the quantity, -1: it falls, 0: neither
+    sides: tuple[int, ...]  # 1: it seems to rise in the quantity, -1: to fall, 0: neither
+    proved: tuple[int, ...]  # the same, where it is proved
+    floor: float  # the metric is never below it
 
     @property
     def method(self) -> str:
         names = [name for name, used in zip(QUANTITIES, self.used, strict=True) if used]
         return f"exact joint intervals of {' and '.join(names)}"
 
-    def lower(self, counts: Array, alpha: float) -> float:
-        tp, fn, fp, tn = (int(x) for x in counts)
+    def lower(self, counts: Array, alpha: float) -> Array:
+        boxes = self._boxes(counts, np.full(len(counts), alpha))
+        return least_values(self.function, boxes, floor=self.floor)
+
+    def p_values(self, counts: Array, value: float) -> Array:
+        """The least error at which the bound reaches the value, among fixed ones.
+
+        The boxes of two errors contain one another, so that each error at which the value is
+        reached is a p-value, whichever errors are tried.
+        """
+        if value <= self.floor:
+            return np.zeros(len(counts))
+        low, high = np.full(len(counts), np.log(SMALLEST_P)), np.zeros(len(counts))
+        passed = np.zeros(len(counts), dtype=bool)
+        for _ in range(SEARCHES):
+            logs = low[:, None] + (high - low)[:, None] * np.arange(1, LEVELS + 1) / LEVELS
+            alpha = np.minimum(np.exp(logs), 1 - 1e-9).ravel()
+            boxes = self._boxes(counts.repeat(LEVELS, axis=0), alpha)
+            reached = least_values(self.function, boxes, enough=value) >= value
+            reached = reached.reshape(logs.shape)
+            passed |= reached.any(axis=1)
+            first = np.where(reached.any(axis=1), reached.argmax(axis=1), LEVELS - 1)
+            high = logs[np.arange(len(logs)), first]
+            low = np.where(first, logs[np.arange(len(logs)), first - 1], low)
+        return np.where(passed, np.exp(high), 1.0)
+
+    def _boxes(self, counts: Array, alpha: Array) -> Array:
+        """The joint intervals `(k, 3, 2)`, without the parts where the metric is not least."""
+        tp, fn, fp, tn = counts.T
         shares = ((tp, tp + fn), (tn, tn + fp), (tp + fn, tp + fn + fp + tn))
-        alone = -np.expm1(np.log1p(-alpha) / sum(self.used)) if alpha < 1 else 1.0
-        box = np.empty((3, 2))
+        alone = -np.expm1(np.log1p(-alpha) / sum(self.used))
+        box = np.empty((len(counts), 3, 2))
         for k, (number, total) in enumerate(shares):
             value = self.fixed[k]
             if value is not None or not self.used[k]:
-                box[k] = 0.5 if value is None else value
+                box[:, k] = 0.5 if value is None else value
                 continue
             below = (1 - NEEDED_SIDE, 0.5, NEEDED_SIDE)[self.sides[k] + 1] * alone
             low = binomial_lower(number, total, below)
-            box[k] = low, 1 - binomial_lower(total - number, total, alone - below)
-        return least_value(self.function, box)
-
-    def p_value(self, counts: Array, value: float) -> float:
-        low, high = np.log(SMALLEST_P), 0.0
-        if self.lower(counts, 1 - 1e-9) < value:
-            return 1.0
-        while high - low > 0.01:
-            middle = (low + high) / 2
-            holds = self.lower(counts, float(np.exp(middle))) >= value
-            low, high = (low, middle) if holds else (middle, high)
-        return float(np.exp(high))
+            high = 1 - binomial_lower(total - number, total, alone - below)
+            if self.proved[k] > 0:
+                high = np.minimum(np.maximum(low, EDGE), high)
+            if self.proved[k] < 0:
+                low = np.maximum(np.minimum(high, 1 - EDGE), low)
+            box[:, k] = np.stack([low, high], axis=1)
+        return box
 
 
 def _special() -> Any:
@@ -205,22 +236,24 @@ def _special() -> Any:
     return scipy.special
 
 
-def binomial_lower(number: int, total: int, alpha: float) -> float:
-    """The lower limit of a share by Clopper and Pearson.
+def binomial_lower(number: Array, total: Array, alpha: Array | float) -> Array:
+    """The lower limits of shares by Clopper and Pearson.
 
-    >>> round(binomial_lower(10, 10, 0.05), 6), binomial_lower(0, 0, 0.05)
-    (0.741134, 0.0)
+    >>> binomial_lower(np.array([10, 0]), np.array([10, 0]), 0.05).round(6)
+    array([0.741134, 0.      ])
     """
-    return float(_special().betaincinv(number, total - number + 1, alpha)) if number else 0.0
+    some = np.maximum(number, 1)
+    return np.where(number > 0, _special().betaincinv(some, total - number + 1, alpha), 0.0)
 
 
-def binomial_p_value(number: int, total: int, share: float) -> float:
-    """The probability of at least so many successes.
+def binomial_p_value(number: Array, total: Array, share: float) -> Array:
+    """The probabilities of at least so many successes.
 
-    >>> round(binomial_p_value(9, 10, 0.5), 6)
-    0.010742
+    >>> binomial_p_value(np.array([9]), np.array([10]), 0.5).round(6)
+    array([0.010742])
     """
-    return float(_special().betainc(number, total - number + 1, share)) if number else 1.0
+    some = np.maximum(number, 1)
+    return np.where(number > 0, _special().betainc(some, total - number + 1, share), 1.0)
 
 
 @lru_cache(maxsize=1024)
@@ -248,8 +281,10 @@ def find_form(function: CellFunction, support: Support) -> Form:
     used = dependencies(function, support)
     fixed = fixed_quantities(support)
     if not any(used):  # irrational, and the same everywhere
-        return Constant(least_value(function, _points(fixed)[0]))
-    return Region(function, tuple(fixed), tuple(used), _sides(function, fixed))
+        return Constant(constant_value(function, fixed))
+    proved, floor = trend(function, fixed)
+    sides = _sides(function, fixed)
+    return Region(function, tuple(fixed), tuple(used), sides, proved, floor)
 
 
 def _linear_form(a: list[Array], b: list[Array], support: Support) -> Form | None:
@@ -285,25 +320,32 @@ def _sides(function: CellFunction, fixed: list[float | None]) -> tuple[int, ...]
     return tuple(int(up) - int(down) for up, down in zip(rising, falling, strict=True))
 
 
-def _possible(counts: Array) -> list[Support]:
-    """The sets of cells that may have given these counts: a cell without a row may be impossible.
+def lower_bounds(metric: Metric, counts: Array, alpha: float, sign: int = 1) -> Array:
+    """The lower bounds of a metric, or of its negative, whichever cells are possible."""
+    found = np.full(len(counts), np.inf)
+    for form, rows in _forms(metric, sign, counts):
+        found[rows] = np.minimum(found[rows], form.lower(counts[rows], alpha))
+    return found
 
-    Where cells are impossible, a metric may divide 0 by 0, which is 0, and have another form.
+
+def p_values(metric: Metric, counts: Array, value: float, sign: int = 1) -> Array:
+    """The largest p-values of all forms, for "the metric, or its negative, is below the value"."""
+    found = np.zeros(len(counts))
+    for form, rows in _forms(metric, sign, counts):
+        found[rows] = np.maximum(found[rows], form.p_values(counts[rows], value))
+    return found
+
+
+def _forms(metric: Metric, sign: int, counts: Array) -> Iterator[tuple[Form, Array]]:
+    """The forms of all sets of cells that may have given some counts, with the rows of these.
+
+    A cell without a row may be impossible. Where cells are impossible, a metric may divide 0 by 0,
+    which is 0, and have another form.
     """
-    seen = [bool(x) for x in counts]
-    return [support for support in SUPPORTS if all(map(operator.ge, support, seen))]
-
-
-def lower_bound(metric: Metric, counts: Array, alpha: float, sign: int = 1) -> float:
-    """The lower bound of a metric, or of its negative, whichever cells are possible."""
-    possible = (form_of(metric, sign, support) for support in _possible(counts))
-    return min(form.lower(counts, alpha) for form in possible)
-
-
-def p_value(metric: Metric, counts: Array, value: float, sign: int = 1) -> float:
-    """The largest p-value of "the metric, or its negative, is below the value" over these sets."""
-    possible = (form_of(metric, sign, support) for support in _possible(counts))
-    return max(form.p_value(counts, value) for form in possible)
+    for support in SUPPORTS:
+        rows = ~(counts[:, ~np.array(support)] > 0).any(axis=1)
+        if rows.any():
+            yield form_of(metric, sign, support), rows
 
 
 def method(metric: Metric) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 from anyloss._core.backend import Array
 from anyloss._core.constraints import Constraint, ConstraintSpec, is_constraint, read_constraints
 from anyloss._core.forms import is_of_shares
-from anyloss.certificates.bounds import lower_bound, method, p_value
+from anyloss.certificates.bounds import lower_bounds, method, p_values
 from anyloss.metrics import Metric, MetricSpec
 from anyloss.metrics import metric as find_metric
 
@@ -147,8 +147,8 @@ def bound_metric(metric: Metric, counts: Array, confidence_level: float) -> Cert
     return Certificate(
         statement=metric.name,
         score=float(metric(*counts.tolist())),
-        lower=lower_bound(metric, counts, alpha) + 0.0,  # not -0.0
-        upper=0.0 - lower_bound(metric, counts, alpha, sign=-1),
+        lower=float(lower_bounds(metric, counts[None], alpha)[0]) + 0.0,  # not -0.0
+        upper=0.0 - float(lower_bounds(metric, counts[None], alpha, sign=-1)[0]),
         p_value=np.nan,
         holds=None,
         confidence_level=confidence_level,
@@ -161,7 +161,7 @@ def check_constraints(
     constraints: tuple[Constraint, ...], counts: Array, confidence_level: float
 ) -> Certificate:
     """The certificate of constraints, from the counts `(4,)`."""
-    found = constraint_p_value(constraints, counts)
+    found = float(constraint_p_values(constraints, counts[None])[0])
     one = bound_metric(constraints[0].metric, counts, confidence_level)
     single = len(constraints) == 1
     return Certificate(
@@ -177,17 +177,18 @@ def check_constraints(
     )
 
 
-def constraint_p_value(constraints: tuple[Constraint, ...], counts: Array) -> float:
-    """The p-value of "one of the constraints is violated": the largest one, without a division.
+def constraint_p_values(constraints: tuple[Constraint, ...], counts: Array) -> Array:
+    """The p-values of "one of the constraints is violated", of counts `(k, 4)`.
 
-    All constraints hold only if each of them does, so that each may be tested at the full error.
+    All constraints hold only if each of them does, so that each may be tested at the full error:
+    the largest p-value is that of all, without a division.
     """
-    found = []
+    found = np.zeros(len(counts))
     for each in constraints:
         _check_shares(each.metric)
         sign = 1 if each.at_least else -1
-        found.append(p_value(each.metric, counts, sign * each.value, sign))
-    return max(found)
+        found = np.maximum(found, p_values(each.metric, counts, sign * each.value, sign))
+    return found
 
 
 def check_confidence(confidence_level: float) -> float:

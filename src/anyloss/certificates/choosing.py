@@ -15,13 +15,13 @@ from anyloss.certificates.certify import (
     binary,
     check_confidence,
     check_constraints,
-    constraint_p_value,
+    constraint_p_values,
 )
 from anyloss.metrics import Metric, MetricSpec
 from anyloss.metrics import metric as find_metric
 from anyloss.thresholds import columns, nearest_threshold, sweep
 
-MOST_TIMES = 2**12  # as many rows are tried for the estimate of the rows that are needed
+MOST_DOUBLINGS = 12  # of the rows, for the estimate of the rows that are needed
 
 
 @dataclass(frozen=True)
@@ -139,26 +139,22 @@ def certified_threshold(
     picked = _candidates(required, cells, scores, candidates)
     scores = scores[picked]
 
-    order = np.lexsort(
-        np.stack([-scores, [constraint_p_value(required, x) for x in cells[picked]]])
-    )
+    order = np.lexsort(np.stack([-scores, constraint_p_values(required, cells[picked])]))
     y, s = binary("labels", y_certifying), columns(y_certifying, scores_certifying, None)[1]
-    tested, passed = list[int](), list[int]()
-    for k in order:
-        tested.append(k)
-        if constraint_p_value(required, _counts_at(y, s, cuts[picked[k]])) > 1 - confidence_level:
-            break
-        passed.append(k)
-    shown = max(passed, key=lambda k: float(scores[k])) if passed else tested[0]
-    counts = _counts_at(y, s, cuts[picked[shown]])
+    new = np.stack([_counts_at(y, s, cut) for cut in cuts[picked]])
+    failed = constraint_p_values(required, new[order]) > 1 - confidence_level
+    number = int(failed.argmax()) if failed.any() else len(order)  # of those before the first
+    tested, passed = order[: number + 1], order[:number]
+    shown = max(passed, key=lambda k: float(scores[k])) if number else tested[0]
+    counts = new[shown]
     return CertifiedThreshold(
-        threshold=float(cuts[picked[shown]]) if passed else None,
+        threshold=float(cuts[picked[shown]]) if number else None,
         certificate=_as_tested(required, check_constraints(required, counts, confidence_level)),
         tested=tuple(cuts[picked[tested]].tolist()),
         uncertified_threshold=nearest_threshold(
             y_tuning, scores_tuning, chosen, required, weight_tuning
         ).threshold,
-        rows_needed=None if passed else rows_needed(required, counts, confidence_level),
+        rows_needed=None if number else rows_needed(required, counts, confidence_level),
     )
 
 
@@ -179,20 +175,18 @@ def rows_needed(
 ) -> int | None:
     """About how many rows would certify the constraints, if more rows were like these."""
 
-    def holds(rows: int) -> bool:
-        scaled = np.rint(counts * (rows / counts.sum())).astype(np.int64)
-        return constraint_p_value(constraints, scaled) <= 1 - confidence_level
+    def first(rows: Array) -> int | None:
+        """The place of the first number of rows that would do."""
+        scaled = np.rint(counts * (rows / counts.sum())[:, None]).astype(np.int64)
+        enough = constraint_p_values(constraints, scaled) <= 1 - confidence_level
+        return int(enough.argmax()) if enough.any() else None
 
-    rows = int(counts.sum())
-    low, high = rows, 2 * rows
-    while not holds(high):
-        low, high = high, 2 * high
-        if high > MOST_TIMES * rows:
-            return None
-    while high - low > max(high // 100, 1):
-        middle = (low + high) // 2
-        low, high = (low, middle) if holds(middle) else (middle, high)
-    return high
+    doubled = counts.sum() * 2 ** np.arange(1, MOST_DOUBLINGS + 1)
+    found = first(doubled)
+    if found is None:
+        return None
+    between = np.unique(np.linspace(doubled[found] // 2, doubled[found], 101)[1:].astype(np.int64))
+    return int(between[first(between)])
 
 
 def _sweep(y_true: Array, y_score: Array, weight: Array | None) -> tuple[Array, Array]:
