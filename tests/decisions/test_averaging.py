@@ -8,7 +8,7 @@ from sklearn.naive_bayes import GaussianNB
 
 import anyloss
 from anyloss._core.shapes import Layout
-from anyloss.decisions.averaging import mean_rule, parts_of
+from anyloss.decisions.averaging import clearly_better, mean_rule, parts_of
 from anyloss.decisions.classes import best_rule
 from anyloss.decisions.goals import ClassGoal
 from anyloss.decisions.search import best_decision
@@ -78,6 +78,35 @@ def test_one_part_and_too_few_evaluations_are_the_best_rule_alone():
         np.testing.assert_array_equal(found.decision.gains, alone.decision.gains)
         assert "mean" not in found.candidates
     assert "mean" in found_for(p, label, max_evaluations=96).candidates  # 6 x 4 x 4 classes
+
+
+def test_the_standard_error_of_a_gain_is_that_of_a_mean():
+    rng = np.random.default_rng(0)
+    label, lay = rng.integers(0, 3, 400), Layout("multiclass", "multiclass", 3)
+
+    def goal_of(rows):
+        return ClassGoal(label[rows], np.ones(rows.sum()), anyloss.metric("accuracy"), lay)
+
+    wrong = (label + 1) % 3
+    for better, worse, clear in ((30, 20, True), (30, 28, False), (20, 30, False)):
+        decided, other = label.copy(), label.copy()
+        other[:better], decided[better : better + worse] = wrong[:better], wrong[better:][:worse]
+        error = np.std((decided == label) * 1.0 - (other == label), ddof=1) / 20
+        assert ((better - worse) / 400 > error) == clear  # by the textbook
+        assert clearly_better(goal_of, decided, other) == clear
+
+
+def test_a_clear_gain_is_adopted_and_an_unclear_one_is_not():
+    p, label = drawn(2000, 3, 0, skew=1.5)
+    assert found_for(p, label, adopt="clear").score > found_for(p, label).candidates["argmax"][1]
+    adopted = {"best": 0, "clear": 0}
+    for seed in range(10):  # probabilities without information
+        rng = np.random.default_rng(seed)
+        p, label = rng.dirichlet([1, 1, 1], 90), rng.integers(0, 3, 90)
+        for adopt in adopted:
+            found = found_for(p, label, adopt=adopt)
+            adopted[adopt] += found.decision is found.candidates["mean"][0]
+    assert adopted["clear"] <= 4 < 8 <= adopted["best"]
 
 
 def test_it_is_better_on_new_rows_than_the_best_rule():

@@ -2,12 +2,13 @@
 
 The best rule of few samples follows single ones. Five further searches each leave out a fifth of
 the samples, and the rules of all six are averaged: what depends on single samples is averaged out,
-what all rules share remains.
+what all rules share remains. The left-out samples also tell what a rule is worth on new ones.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 import numpy as np
 
@@ -15,16 +16,20 @@ from anyloss._core.backend import Array
 from anyloss.decisions.classes import Goal, best_rule
 from anyloss.decisions.rules import Decision, Found
 
+GoalOf = Callable[[Array], Goal]  # the goal of the samples at a mask
+Adopt = Literal["best", "clear"]
+ADOPTIONS: tuple[Adopt, ...] = ("best", "clear")
+HALVES = 50  # random halves of the samples, for a standard error
 PER_CLASS = 4  # evaluations of a search for each class, at least: two rounds of the ascent
 
 
 def averaged_rule(
-    goal_of: Callable[[Array], Goal], label: Array, p: Array, max_evaluations: int, parts: int
+    goal_of: GoalOf, label: Array, p: Array, max_evaluations: int, parts: int, adopt: Adopt
 ) -> Found | None:
     """The mean rule for probabilities `(n, C)`; None if the evaluations are too few for it.
 
-    `goal_of` returns the goal of the samples at a mask. The arg-max is kept if it is better for all
-    samples together.
+    The arg-max is kept if it is better for all samples together. With "clear" it is also kept
+    unless the rules are better by more than a standard error on the samples that they left out.
     """
     goal, each = goal_of(np.ones(len(p), dtype=bool)), max_evaluations // (parts + 1)
     if each < PER_CLASS * goal.classes:
@@ -34,12 +39,35 @@ def averaged_rule(
     found = [whole, *(best_rule(goal_of(rows), p[rows], each) for rows in masks)]
     mean = mean_rule([x.decision for x in found])
     reached, plain = goal.score_of(mean.decide(p)), whole.candidates["argmax"]
+    kept = reached >= plain[1]
+    if kept and adopt == "clear":
+        decided = p.argmax(axis=1)
+        for k, each_part in enumerate(found[1:]):
+            decided[left_out == k] = each_part.decision.decide(p[left_out == k])
+        kept = clearly_better(goal_of, decided, p.argmax(axis=1))
     return whole._replace(
-        decision=mean if reached >= plain[1] else plain[0],
-        score=max(reached, plain[1]),
+        decision=mean if kept else plain[0],
+        score=reached if kept else plain[1],
         candidates=whole.candidates | {"mean": (mean, reached)},
         evaluations=sum(x.evaluations for x in found),
     )
+
+
+def clearly_better(goal_of: GoalOf, decided: Array, other: Array) -> bool:
+    """Whether decisions score more than others by more than the standard error of the gain.
+
+    The variance of the gain is the mean squared change of the gain in random halves of the samples
+    (the delete-half jackknife). The halves are the same in every call.
+    """
+    n, rng = len(decided), np.random.default_rng(0)
+
+    def gain(rows: Array) -> float:
+        goal = goal_of(rows)
+        return goal.score_of(decided[rows]) - goal.score_of(other[rows])
+
+    whole = gain(np.ones(n, dtype=bool))
+    halves = [gain(rng.permutation(n) < n / 2) for _ in range(HALVES)]
+    return bool(whole > np.sqrt(np.mean((np.array(halves) - whole) ** 2)))
 
 
 def mean_rule(rules: Sequence[Decision]) -> Decision:

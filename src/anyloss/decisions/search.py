@@ -7,7 +7,7 @@ import numpy as np
 from anyloss._core.backend import Array
 from anyloss._core.constraints import Constraint
 from anyloss._core.shapes import Layout
-from anyloss.decisions.averaging import averaged_rule
+from anyloss.decisions.averaging import Adopt, averaged_rule
 from anyloss.decisions.classes import Budget, Goal, arg_max, ascend, best_rule
 from anyloss.decisions.goals import ClassGoal, CostGoal
 from anyloss.decisions.labels import Labels, Sharing
@@ -22,7 +22,7 @@ ROUNDS = 5  # of the offsets over the classes, at most
 def best_decision(
     y: Array, scores: Array, metric: Metric, lay: Layout, *,
     weight: Array, sharing: Sharing = "shrunk", probabilities: bool = True,
-    max_evaluations: int = 500, parts: int = PARTS,
+    max_evaluations: int = 500, parts: int = PARTS, adopt: Adopt = "best",
     constraints: tuple[Constraint, ...] = (), required: bool = True,
 ) -> Found:  # fmt: skip
     """The best rule for scores and labels `(n, columns)` of 0 and 1, one-hot for several classes.
@@ -49,7 +49,7 @@ def best_decision(
         decision = Decision(thresholds=np.array([threshold]))
         return Found(decision, score, {"sweep": (decision, score)}, 1)
     if lay.task == "multiclass":
-        return _of_classes(y, scores, metric, lay, weight, max_evaluations, parts)
+        return _of_classes(y, scores, metric, lay, weight, max_evaluations, parts, adopt)
     labels = Labels(y, scores, weight, metric, lay)
     shared = labels.shared()
     every = np.full(lay.classes, shared)
@@ -60,14 +60,15 @@ def best_decision(
 
 
 def _of_classes(
-    y: Array, scores: Array, metric: Metric, lay: Layout, weight: Array, most: int, parts: int
-) -> Found:
+    y: Array, scores: Array, metric: Metric, lay: Layout, weight: Array, most: int, parts: int,
+    adopt: Adopt,
+) -> Found:  # fmt: skip
     def goal_of(rows: Array) -> Goal:
         return _goal(y[rows], metric, lay, weight[rows])
 
     found = None
     if parts > 1 and lay.classes > 2 and metric.cost_matrix is None:
-        found = averaged_rule(goal_of, y.argmax(axis=1), scores, most, parts)
+        found = averaged_rule(goal_of, y.argmax(axis=1), scores, most, parts, adopt)
     return found or best_rule(_goal(y, metric, lay, weight), scores, most)
 
 

@@ -19,6 +19,7 @@ from anyloss._core.scoring import check_average
 from anyloss._core.shapes import Layout
 from anyloss.certificates import CertifiedThreshold
 from anyloss.decisions import Decision, Found
+from anyloss.decisions.averaging import ADOPTIONS, Adopt
 from anyloss.decisions.labels import SHARINGS, Sharing
 from anyloss.decisions.search import best_decision
 from anyloss.metrics import Metric, MetricSpec
@@ -86,11 +87,14 @@ class TunedDecisionClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimat
             fewer positives a label has.
         max_evaluations (int): how often the rows may be passed over in the search for several
             classes. Default: 500.
-        n_parts (int): several classes have the mean of six rules: the best one of all held-out
-            rows, and the best ones without each of this many parts of them. It depends less on
-            single rows than the best rule does. If it is below the arg-max on the held-out rows,
-            the arg-max is kept. 1 is the best rule alone, as two classes, costs, and more classes
-            than `max_evaluations` suffices for (20 by default) have it. Default: 5.
+        n_parts (int): several classes have a mean of rules: the best one of all held-out rows, and
+            the best ones without each of this many parts of them. It depends less on single rows
+            than the best rule does. 1 is the best rule alone, as two classes, costs, and more
+            classes than `max_evaluations` suffices for (20 by default) have it. Default: 5.
+        adopt (str): when the mean rule of several classes replaces the arg-max: `"best"`, the
+            default, if it is not worse on the held-out rows; `"clear"`, if the rules that it
+            consists of are better by more than a standard error on the parts that they left out.
+            "clear" is for models whose arg-max is hard to beat, such as boosted trees on few rows.
         store_cv_results (bool): whether to keep what was compared in `cv_results_`. Default: False.
         random_state (int, RandomState or None): the seed of the held-out part if `cv` is a share,
             and of the rows that certify.
@@ -157,6 +161,7 @@ class TunedDecisionClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimat
         label_thresholds: Sharing = "shrunk",
         max_evaluations: int = 500,
         n_parts: int = 5,
+        adopt: Adopt = "best",
         store_cv_results: bool = False,
         random_state: Any = None,
         constraints: ConstraintSpec | None = None,
@@ -174,6 +179,7 @@ class TunedDecisionClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimat
         self.label_thresholds = label_thresholds
         self.max_evaluations = max_evaluations
         self.n_parts = n_parts
+        self.adopt = adopt
         self.store_cv_results = store_cv_results
         self.random_state = random_state
         self.constraints = constraints
@@ -286,7 +292,7 @@ class TunedDecisionClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimat
         found = best_decision(
             y, held_out.scores, metric, lay, weight=weight, sharing=self.label_thresholds,
             probabilities=held_out.probabilities, max_evaluations=self.max_evaluations,
-            parts=self.n_parts,
+            parts=self.n_parts, adopt=self.adopt,
             constraints=promise.constraints, required=promise.confidence_level is None,
         )  # fmt: skip
         self.classes_, self.pos_label_ = target.classes, target.positive
@@ -304,7 +310,7 @@ class TunedDecisionClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimat
         check_average_of(self)
         for name, allowed in (
             ("response_method", ["auto", *METHODS]), ("label_thresholds", list(SHARINGS)),
-            ("refit", [True, False]),
+            ("adopt", list(ADOPTIONS)), ("refit", [True, False]),
         ):  # fmt: skip
             value = getattr(self, name)
             if not any(value is x or value == x for x in allowed):
