@@ -10,7 +10,7 @@ from sklearn.datasets import load_wine
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
-from anyloss.baselines.several import several_decisions, several_split
+from anyloss.baselines.tables import several_decisions, several_split
 from anyloss.sklearn import TunedDecisionClassifierCV
 from anyloss.tabular import compare_table, fit_table, load, predict_table, read_table, save
 from anyloss.tabular.intervals import difference_interval, score_interval
@@ -265,14 +265,13 @@ def test_baselines_of_classes_are_scikit_learns_logistic_regression():
     split = several_split(X[train], np.eye(3)[y[train]], X[test], "multiclass", "linear", 0)
     scoring = scoring_of("f1", "multiclass", 3)
     methods = ("bce", "bce_tuned", "weighted", "anyloss")
-    found = dict(several_decisions(split, methods, *scoring))
+    found = dict(several_decisions("linear", split, methods, *scoring))
     scaler = StandardScaler().fit(X[train])
     rows, rest = scaler.transform(X[train]), scaler.transform(X[test])
     for name, weight in (("bce", None), ("weighted", "balanced")):
         model = LogisticRegression(max_iter=1000, class_weight=weight).fit(rows, y[train])
         np.testing.assert_array_equal(found[name].argmax(axis=1), model.predict(rest))
-    folds = [(np.flatnonzero(~held), np.flatnonzero(held)) for held in split.held]
-    tuned = TunedDecisionClassifierCV(LogisticRegression(max_iter=1000), "f1", cv=folds)
+    tuned = TunedDecisionClassifierCV(LogisticRegression(max_iter=1000), "f1", cv=split.folds)
     expected = tuned.fit(rows, y[train]).predict(rest)
     np.testing.assert_array_equal(found["bce_tuned"].argmax(axis=1), expected)
     assert scoring.score(np.eye(3)[y[test]], found["anyloss"]) > 0.8
@@ -284,7 +283,7 @@ def test_baselines_of_labels_are_one_logistic_regression_each():
     y = np.column_stack([y, np.zeros(len(y))])  # a label that never occurs in these rows
     split = several_split(X[:400], y[:400], X[400:], "multilabel", "linear", 0)
     scoring = scoring_of("f1", "multilabel", 4)
-    found = dict(several_decisions(split, ("bce", "bce_tuned"), *scoring))
+    found = dict(several_decisions("linear", split, ("bce", "bce_tuned"), *scoring))
     scaler = StandardScaler().fit(X[:400])
     for k in range(3):
         model = LogisticRegression().fit(scaler.transform(X[:400]), y[:400, k])
@@ -303,7 +302,9 @@ def test_baselines_of_other_models_predict_well(model, task):
         X, y = films()[list("abcd")].to_numpy(), films()[LABELS].to_numpy(float)
     test = np.arange(len(y)) % 4 == 0
     split = several_split(X[~test], y[~test], X[test], task, model, 0)
-    for _, each in several_decisions(split, ("bce", "bce_tuned"), *scoring_of("f1", task, 3)):
+    for _, each in several_decisions(
+        model, split, ("bce", "bce_tuned"), *scoring_of("f1", task, 3)
+    ):
         assert scoring_of("f1", task, 3).score(y[test], each) > (
             0.9 if task == "multiclass" else 0.5
         )

@@ -129,7 +129,7 @@ def fit_all_and_folds(train: Train, split: Split, folds: Folds) -> Trained:
     start = time.perf_counter()
     test = train(split.X, split.y, split)(split.test)
     seconds = time.perf_counter() - start
-    held_out = np.empty((len(split.y), *test.shape[1:]))
+    held_out = np.zeros((len(split.y), *test.shape[1:]))
     for rows, held in folds:
         held_out[held] = train(split.X[rows], split.y[rows], split)(split.X[held])
     return Trained(test, held_out, seconds, time.perf_counter() - start)
@@ -188,7 +188,7 @@ def networks(y: Array, weight: Array, task: str, split: Split, folds: Folds) -> 
     start = time.perf_counter()
     held = held_out_mask(folds, len(y))
     layers, best = trained(held, numpy_models.START_STEPS)
-    ordered = np.empty((len(y), columns))
+    ordered = np.zeros((len(y), columns))
     ordered[np.nonzero(held)[1]] = probabilities(forward(layers, split.X)[-1][held], task)
     middle = time.perf_counter()
     layers, _ = trained(np.zeros((1, len(y)), dtype=bool), round(best.mean()))

@@ -1,174 +1,112 @@
-"""The baselines and our method for several classes or several labels.
+"""Models of several classes or labels: their scores of the test rows and of the held-out rows.
 
-Cross-entropy is decided by the arg-max (several labels: at 0.5), by a decision rule that is tuned
-on out-of-fold scores, or trained with balanced class weights. The linear model is scikit-learn's
-logistic regression, one per label if there are several; trees are LightGBM's own classifier;
-networks have the size of ours.
+They are trained by cross-entropy, with or without balanced class weights. The linear model is
+scikit-learn's logistic regression and the trees are LightGBM's own classifier, both one per label
+if there are several labels. Networks have the size of ours.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from anyloss._core.backend import Array
-from anyloss._core.shapes import Layout
-from anyloss.baselines.methods import C
-from anyloss.baselines.splits import INNER, MODELS
-from anyloss.decisions.search import best_decision
-from anyloss.metrics import Metric
-from anyloss.recipe import numpy_models
-from anyloss.recipe.folds import inner_folds
-from anyloss.recipe.networks import Layers, forward, new_layers
-from anyloss.recipe.target import probabilities
+from anyloss.baselines.boosted import SETUPS
+from anyloss.baselines.methods import (
+    C,
+    Folds,
+    Predict,
+    Split,
+    Trained,
+    fit_all_and_folds,
+    networks,
+)
+from anyloss.baselines.splits import MODELS as MODELS_OF_TWO
 
-Predict = Callable[[Array], Array]  # from rows to probabilities (rows, classes)
+HIDDEN = MODELS_OF_TWO | {"mlp32": (32,)}
+MODELS = (*HIDDEN, "lightgbm")
 
 
-class SeveralSplit(NamedTuple):
-    """Standardised training and test rows, labels `(n, classes)` of 0 and 1, and inner folds."""
+class Columns(NamedTuple):
+    """The training labels of a split in columns of 0 and 1, and their task."""
 
-    X: Array
     y: Array
-    test: Array
     task: str
-    model: str  # "linear", "mlp" or "lightgbm"
-    held: Array  # (folds, n): which rows each inner fold holds out
-    seed: int
-    groups: Array | None = None
+
+    def decide(self, values: Array) -> Array:
+        """Class numbers from scores, or 0 and 1 from scores above 0."""
+        return values.argmax(axis=1) if self.task == "multiclass" else (values > 0).astype(int)
 
 
-def several_split(
-    X: Array, y: Array, test: Array, task: str, model: str, seed: int,
-    groups: Array | None = None,
-) -> SeveralSplit:  # fmt: skip
-    """The split that every method receives; the scaler is fitted on the training rows only."""
-    from sklearn.preprocessing import StandardScaler
-
-    scaler = StandardScaler().fit(X)
-    rows, rng = scaler.transform(X), np.random.default_rng(seed)
-    held = inner_folds(rows, y, task, INNER, 1, rng, groups)
-    return SeveralSplit(rows, y, scaler.transform(test), task, model, held, seed, groups)
+def columns_of(y: Array) -> Columns:
+    """Class numbers as one-hot columns; a matrix of labels as it is."""
+    if y.ndim == 2:
+        return Columns(y.astype(float), "multilabel")
+    return Columns((y[:, None] == np.arange(y.max() + 1)).astype(float), "multiclass")
 
 
-def methods_for(model: str, task: str) -> tuple[str, ...]:
-    """The baselines of a model: networks of several labels have no class weights."""
-    weighted = () if model == "mlp" and task == "multilabel" else ("weighted",)
-    return ("bce", "bce_tuned", *weighted)
+def has_weights(model: str, task: str) -> bool:
+    """Whether a model can have class weights: networks have one weight per row, not per label.
 
-
-def several_decisions(
-    split: SeveralSplit, methods: Sequence[str], metric: Metric, lay: Layout
-) -> Iterator[tuple[str, Array]]:
-    """The name and the decisions `(test rows, classes)` of 0 and 1 of each method."""
-    if "bce" in methods or "bce_tuned" in methods:
-        test, held_out = _cross_entropy(split, False, with_folds="bce_tuned" in methods)
-        if "bce" in methods:
-            yield "bce", decided(test, split.task)
-        if "bce_tuned" in methods:
-            yield "bce_tuned", _tuned(split, test, held_out, metric, lay)
-    if "weighted" in methods:
-        test, _ = _cross_entropy(split, True, with_folds=False)
-        yield "weighted", decided(test, split.task)
-    if "anyloss" in methods:
-        found = numpy_models.fit(
-            split.X, split.y, metric, task=split.task, average=lay.average,
-            groups=split.groups, hidden=MODELS[split.model], C=C, seed=split.seed,
-        )  # fmt: skip
-        values = found.decide(split.test)
-        p = values if split.task == "multiclass" else (1 + values) / 2
-        yield "anyloss", decided(p, split.task)
-
-
-def decided(p: Array, task: str) -> Array:
-    """The decisions of probabilities: the class with the highest, or the labels above 0.5.
-
-    >>> decided(np.array([[0.2, 0.5, 0.3]]), "multiclass").tolist()
-    [[0.0, 1.0, 0.0]]
+    >>> has_weights("mlp", "multiclass"), has_weights("mlp", "multilabel")
+    (True, False)
     """
-    if task == "multiclass":
-        return (np.arange(p.shape[1]) == p.argmax(axis=1)[:, None]).astype(float)
-    return (p > 0.5).astype(float)
+    return task == "multiclass" or not HIDDEN.get(model)
 
 
-def _tuned(split: SeveralSplit, test: Array, held_out: Array, metric: Metric, lay: Layout) -> Array:
-    """The decisions by the rule that is best for the held-out rows."""
-    rows = split.held.any(axis=0)  # the only row of a class is never held out
-    weight = np.ones(int(rows.sum()))
-    rule = best_decision(split.y[rows], held_out[rows], metric, lay, weight=weight).decision
-    found = rule.decide(test)
-    if split.task == "multiclass":
-        found = np.arange(test.shape[1]) == found[:, None]
-    return found.astype(float)
+def trained(model: str, balanced: bool, given: Columns, split: Split, folds: Folds) -> Trained:
+    """The probabilities of a model for the test rows, and for the rows that the folds hold out.
+
+    Networks need the folds for the number of their steps. Rows that no fold holds out have 0.
+    """
+    if HIDDEN.get(model):
+        weight = class_weights(given.y) if balanced else np.ones(len(given.y))
+        return networks(given.y, weight, given.task, split, folds)
+    train = partial(_fitted, partial(_estimator, model, balanced), given.task)
+    return fit_all_and_folds(train, split._replace(y=given.y), folds)
 
 
-def _cross_entropy(split: SeveralSplit, balanced: bool, with_folds: bool) -> tuple[Array, Array]:
-    """The probabilities of the test rows and, with the inner folds, of the held-out rows."""
-    if split.model == "mlp":
-        return _networks(split, balanced)
-    held_out = np.zeros(split.y.shape)
-    for held in split.held if with_folds else ():
-        held_out[held] = _fitted(split, ~held, balanced)(split.X[held])
-    every = np.ones(len(split.y), dtype=bool)
-    return _fitted(split, every, balanced)(split.test), held_out
+def class_weights(y: Array) -> Array:
+    """Weights that give all classes (one-hot columns) the same total weight, with mean 1.
+
+    >>> class_weights(np.eye(2)[[0, 0, 0, 1]]).round(3).tolist()
+    [0.667, 0.667, 0.667, 2.0]
+    """
+    return y @ (len(y) / np.maximum(y.sum(axis=0), 1) / y.shape[1])
 
 
-def _fitted(split: SeveralSplit, rows: Array, balanced: bool) -> Predict:
-    """A linear model or trees, trained by cross-entropy on some of the training rows."""
-    X, y = split.X[rows], split.y[rows]
-    if split.task == "multiclass":
-        model = _estimator(split, balanced).fit(X, y.argmax(axis=1))
+def _fitted(new: Any, task: str, X: Array, y: Array, split: Split) -> Predict:
+    """One estimator of all classes; a class without rows has probability 0. Or one per label."""
+    if task == "multilabel":
+        labels = [_label(new, X, column, split) for column in y.T]
+        return lambda rows: np.column_stack([predict(rows) for predict in labels])
+    model = new(split).fit(X, y.argmax(axis=1))
 
-        def predict(at: Array) -> Array:
-            found = np.zeros((len(at), y.shape[1]))
-            found[:, model.classes_] = model.predict_proba(at)
-            return found
+    def predict(rows: Array) -> Array:
+        found = np.zeros((len(rows), y.shape[1]))
+        found[:, model.classes_] = model.predict_proba(rows)
+        return found
 
-        return predict
-    models = [
-        _estimator(split, balanced).fit(X, labels.astype(int)) if np.ptp(labels) else labels[0]
-        for labels in y.T
-    ]
-    return lambda at: np.column_stack(
-        [x.predict_proba(at)[:, 1] if hasattr(x, "fit") else np.full(len(at), x) for x in models]
-    )
+    return predict
 
 
-def _estimator(split: SeveralSplit, balanced: bool) -> Any:
+def _label(new: Any, X: Array, y: Array, split: Split) -> Predict:
+    """An estimator of one label; a label that is the same in all rows has its own value."""
+    if y.min() == y.max():
+        return lambda rows: np.full(len(rows), y[0])
+    model = new(split).fit(X, y.astype(int))
+    return lambda rows: model.predict_proba(rows)[:, 1]
+
+
+def _estimator(model: str, balanced: bool, split: Split) -> Any:
     weight = "balanced" if balanced else None
-    if split.model == "lightgbm":
+    if model in SETUPS:
         from lightgbm import LGBMClassifier
 
-        from anyloss.baselines.boosted import SETUPS
-
-        plan = SETUPS["lightgbm"].plan(split.seed)
-        return LGBMClassifier(**plan.parameters, class_weight=weight, verbose=-1)
+        parameters = SETUPS[model].plan(split.seed).parameters
+        return LGBMClassifier(**parameters, class_weight=weight, verbose=-1)
     from sklearn.linear_model import LogisticRegression
 
     return LogisticRegression(C=C, max_iter=1000, class_weight=weight)
-
-
-def _networks(split: SeveralSplit, balanced: bool) -> tuple[Array, Array]:
-    """Networks that are trained as at the start of our recipe.
-
-    The networks of the inner folds stop early. The network on all training rows takes their mean
-    number of steps.
-    """
-    X, y, rng = split.X, split.y, np.random.default_rng(split.seed)
-    weight = np.ones(len(y))
-    if balanced:
-        weight = y @ (len(y) / np.maximum(y.sum(axis=0), 1) / y.shape[1])
-    sizes = [X.shape[1], *MODELS[split.model], y.shape[1]]
-
-    def trained(held: Array, steps: int) -> tuple[Layers, Array]:
-        layers = new_layers(sizes, len(held), rng)
-        initial = numpy_models.Started(layers, X, y, weight, split.task, held, C)
-        return numpy_models.train_cross_entropy(initial, steps=steps)
-
-    layers, stopped = trained(split.held, numpy_models.START_STEPS)
-    held_out = (forward(layers, X)[-1] * split.held[..., None]).sum(axis=0)
-    layers, _ = trained(np.zeros((1, len(y)), dtype=bool), round(stopped.mean()))
-    test = forward(layers, split.test)[-1][0]
-    return probabilities(test, split.task), probabilities(held_out, split.task)

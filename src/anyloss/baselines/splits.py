@@ -10,7 +10,10 @@ import numpy as np
 from anyloss._core.backend import Array
 from anyloss.baselines.methods import Split
 
-MODELS = {"linear": (), "mlp": (8,)}  # and the trees of `anyloss.baselines.boosted`
+MODELS: dict[str, tuple[int, ...]] = {
+    "linear": (),
+    "mlp": (8,),
+}  # and the trees of `anyloss.baselines.boosted`
 INNER = 5
 
 
@@ -31,14 +34,19 @@ def new_split(
     The scaler is fitted on the training rows `X` only. Folds are stratified by class; those of
     several labels are not. The rows of a group stay in one fold.
     """
-    from sklearn.preprocessing import StandardScaler
-
-    scaler = StandardScaler().fit(X)
-    rows = scaler.transform(X)
+    rows, at = scaled(X, test)
     inner, other = (
         list(splitter(y, INNER, s, groups).split(rows, y, groups)) for s in (seed, seed + 1000)
     )
-    return Split(rows, y, scaler.transform(test), inner, other, hidden, seed, groups)
+    return Split(rows, y, at, inner, other, hidden, seed, groups)
+
+
+def scaled(X: Any, test: Any) -> tuple[Array, Array]:
+    """Standardised training rows and test rows, by the training rows."""
+    from sklearn.preprocessing import StandardScaler
+
+    scaler = StandardScaler().fit(X)
+    return scaler.transform(X), scaler.transform(test)
 
 
 def splitter(y: Any, folds: int, seed: int, groups: Any = None) -> Any:

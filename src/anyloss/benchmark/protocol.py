@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 from anyloss import __version__
 from anyloss._core.journal import Journal
 from anyloss._core.outputs import check_output, write_table
-from anyloss.baselines import rules
+from anyloss.baselines import rules, several
 from anyloss.baselines.boosted import BOOSTED
 from anyloss.baselines.methods import FAMILIES, Family, Split, families_for
 from anyloss.baselines.splits import (
@@ -47,8 +47,8 @@ from anyloss.metrics import metric as find_metric
 METRICS = ("f1", "mcc", "balanced_accuracy", "gmean", "accuracy")
 DEFAULTS = {  # the models and metrics of each task
     "binary": (tuple(MODELS), METRICS),
-    "multiclass": (rules.MODELS, ("macro_f1", "mcc", "balanced_accuracy")),
-    "multilabel": (rules.MODELS, ("macro_f1", "micro_f1")),
+    "multiclass": (several.MODELS, ("macro_f1", "mcc", "balanced_accuracy")),
+    "multilabel": (several.MODELS, ("macro_f1", "micro_f1")),
 }
 KEYS = ["dataset", "model", "metric", "method", "repeat", "fold"]
 
@@ -109,7 +109,7 @@ class Benchmark:
         tasks = sorted({dataset.task for dataset in self.datasets})
         if len(tasks) > 1:
             raise ValueError(f"all data sets must have the same task; got {', '.join(tasks)}")
-        models = (*MODELS, *BOOSTED) if self.task == "binary" else rules.MODELS
+        models = (*MODELS, *BOOSTED) if self.task == "binary" else several.MODELS
         known = [model for model in self.models if model in models]
         methods = {x: x for model in known for x in self.methods(model)}
         for what, given, allowed in (
@@ -220,7 +220,7 @@ def _split(X: Any, y: Any, unit: Unit, folds: int) -> tuple[Split, Any]:
     place = f"{unit.dataset.name} {unit.repeat}"
     seed = zlib.crc32(place.encode()) % 2**30
     train, test = list(splitter(y, folds, seed).split(X, y))[unit.fold]
-    known = MODELS if unit.dataset.task == "binary" else rules.HIDDEN
+    known = MODELS if unit.dataset.task == "binary" else several.HIDDEN
     hidden = known.get(unit.model, ())
     return new_split(X[train], y[train], X[test], hidden, seed + unit.fold), y[test]
 

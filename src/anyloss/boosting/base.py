@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
-from functools import partial
 from numbers import Integral
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -24,7 +22,7 @@ from sklearn.utils.validation import (
 from anyloss._core.backend import Array
 from anyloss._core.constraints import ConstraintSpec
 from anyloss._core.shapes import Layout
-from anyloss.boosting import parameters
+from anyloss.boosting import parameters, saving
 from anyloss.boosting.adapters import check_several, require
 from anyloss.boosting.core import hard_score, step_of
 from anyloss.boosting.libraries import Goal, Library, Plan, TreeData, take
@@ -36,8 +34,6 @@ from anyloss.metrics import Metric, MetricSpec
 from anyloss.metrics import metric as find_metric
 from anyloss.recipe.constrained import (
     Promise,
-    certificate_from_json,
-    certificate_to_json,
     certified,
     check_rows_given,
     check_task,
@@ -45,15 +41,7 @@ from anyloss.recipe.constrained import (
     refuse_weights,
     split_rows,
 )
-from anyloss.recipe.folder import (
-    labels_from_json,
-    labels_to_json,
-    load_description,
-    metric_from_json,
-    metric_to_json,
-    save_folder,
-    unchanged_on_error,
-)
+from anyloss.recipe.folder import save_folder, unchanged_on_error
 from anyloss.recipe.folds import inner_folds
 from anyloss.recipe.labels import Labels, labels_of, read_target
 from anyloss.recipe.target import new_target, probabilities
@@ -358,105 +346,13 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def save(self, path: Path | str) -> None:
         """Write the models to a folder of JSON and of files in the library's own format."""
         check_is_fitted(self)
-        found, given = self.models_, self.get_params() | {"metric": None}
-        names: dict[str, Any] = {}
-        for kind, models in self._kinds(found).items():
-            for k, model in enumerate(models):
-                names |= {f"{kind}-{k}{end}": x for end, x in self._parts(model).items()}
-        description = {
-            "parameters": {
-                **{
-                    key: parameters.to_json(key, x)
-                    for key, x in given.items()
-                    if not (
-                        isinstance(x, float) and math.isnan(x)
-                    )  # the default of `missing` in XGBoost
-                },
-                "metric": metric_to_json(self.metric),
-                "constraints": self._check_parameters().texts,
-            },
-            "certificate": certificate_to_json(self.certificate_),
-            "classes": labels_to_json(self.classes_),
-            "positive": None
-            if self.pos_label_ is None
-            else int(np.flatnonzero(self.classes_ == self.pos_label_)[0]),
-            "task": {"name": self.task_, "average": self.average_},
-            "members": {
-                kind: self._constants(models) for kind, models in self._kinds(found).items()
-            },
-            "margin": {"offset": parameters.to_json("offset", found.offset), "share": found.share},
-            "scores": {"start": found.start_score, "held_out": found.held_out_score},
-            "columns": {
-                "count": self.n_features_in_,
-                "names": list(getattr(self, "feature_names_in_", [])) or None,
-                "texts": self._texts,
-            },
-        }
-        files = {name: partial(self.library.save, model) for name, model in names.items()}
-        save_folder(path, type(self).__name__, description, files)
-
-    @staticmethod
-    def _kinds(found: TreeEnsemble) -> dict[str, list[Any]]:
-        return {"start": found.started, "refined": found.refined, "whole": found.whole}
-
-    def _parts(self, model: Any) -> dict[str, Any]:
-        """The models of the library that a member consists of, by the end of their file's name."""
-        suffix = self.library.suffix
-        if self.task_ != "multilabel":
-            return {suffix: model}
-        return {f"-{k}{suffix}": x for k, x in enumerate(model) if not isinstance(x, float)}
-
-    def _constants(self, models: list[Any]) -> list[Any]:
-        """For each member None, or the margins of the labels that have no model."""
-        if self.task_ != "multilabel":
-            return [None] * len(models)
-        return [[x if isinstance(x, float) else None for x in model] for model in models]
+        save_folder(path, type(self).__name__, *saving.parts_of(self))
 
     @classmethod
     def load(cls, path: Path | str) -> Self:
         """Read a model that was written by `save`."""
-        stored = load_description(path, cls.__name__)
-        try:
-            stored["parameters"]["metric"] = metric_from_json(stored["parameters"]["metric"])
-            model = cls(**stored["parameters"])
-            scores = stored["scores"]["start"], stored["scores"]["held_out"]
-            model.task_, model.average_ = stored["task"]["name"], stored["task"]["average"]
-            members, offset = stored["members"], stored["margin"]["offset"]
-            started, refined, whole = (
-                model._load_members(path, kind, members[kind])
-                for kind in ("start", "refined", "whole")
-            )
-            offset = np.array(offset) if isinstance(offset, list) else offset
-            share = stored["margin"]["share"]
-            model.models_ = TreeEnsemble(started, refined, offset, share, *scores, whole)
-            model.classes_ = labels_from_json(stored["classes"])
-            positive = stored["positive"]
-            model.pos_label_ = None if positive is None else model.classes_[positive]
-            names, model.n_features_in_ = stored["columns"]["names"], stored["columns"]["count"]
-            model._texts = stored["columns"]["texts"]
-            certificate = certificate_from_json(stored["certificate"])
-        except (KeyError, TypeError, IndexError) as error:
-            raise ValueError(f"{path} is not a complete model folder: {error!r}") from None
-        model.start_score_, model.held_out_score_ = scores
-        model.certificate_ = certificate
-        if names is not None:
-            model.feature_names_in_ = np.array(names, dtype=object)
+        model: Self = saving.read(cls, path)
         return model
-
-    def _load_members(self, path: Path | str, kind: str, members: list[Any]) -> list[Any]:
-        def load(end: str) -> Any:
-            file = Path(path) / f"{kind}-{end}{self.library.suffix}"
-            return self.library.load(file, self._library_parameters)
-
-        def member(k: int, constants: list[Any] | None) -> Any:
-            if constants is None:
-                return load(f"{k}")
-            return [load(f"{k}-{j}") if x is None else x for j, x in enumerate(constants)]
-
-        try:
-            return [member(k, constants) for k, constants in enumerate(members)]
-        except Exception as error:  # each library has its own
-            raise ValueError(f"{path} cannot be read, it may be damaged: {error}") from None
 
 
 def _two_classes(target: Labels) -> Labels:

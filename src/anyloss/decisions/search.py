@@ -7,6 +7,7 @@ import numpy as np
 from anyloss._core.backend import Array
 from anyloss._core.constraints import Constraint
 from anyloss._core.shapes import Layout
+from anyloss.decisions.averaging import Adopt, averaged_rule
 from anyloss.decisions.classes import Budget, Goal, arg_max, ascend, best_rule
 from anyloss.decisions.goals import ClassGoal, CostGoal
 from anyloss.decisions.labels import Labels, Sharing
@@ -14,18 +15,22 @@ from anyloss.decisions.rules import Decision, Found
 from anyloss.metrics import Metric
 from anyloss.thresholds import best_threshold, nearest_threshold
 
+PARTS = 5  # of the samples, each left out once for the mean rule of several classes
 ROUNDS = 5  # of the offsets over the classes, at most
 
 
 def best_decision(
     y: Array, scores: Array, metric: Metric, lay: Layout, *,
     weight: Array, sharing: Sharing = "shrunk", probabilities: bool = True,
-    max_evaluations: int = 500, constraints: tuple[Constraint, ...] = (), required: bool = True,
+    max_evaluations: int = 500, parts: int = PARTS, adopt: Adopt = "best",
+    constraints: tuple[Constraint, ...] = (), required: bool = True,
 ) -> Found:  # fmt: skip
     """The best rule for scores and labels `(n, columns)` of 0 and 1, one-hot for several classes.
 
-    `probabilities` is whether the scores are between 0 and 1. Two classes may have constraints; if
-    these are `required` and no threshold satisfies them, that is an error.
+    `probabilities` is whether the scores are between 0 and 1. Three and more classes have the mean
+    rule of several `parts` of the samples (`averaging`), unless there is one part only, the
+    metric is a matrix of costs, or `max_evaluations` are too few for so many classes. Two classes
+    may have constraints; if these are `required` and no threshold satisfies them, that is an error.
 
     >>> from anyloss import metric
     >>> y, p = np.eye(2)[[0, 1, 1]], np.array([[0.9, 0.1], [0.6, 0.4], [0.2, 0.8]])
@@ -44,7 +49,7 @@ def best_decision(
         decision = Decision(thresholds=np.array([threshold]))
         return Found(decision, score, {"sweep": (decision, score)}, 1)
     if lay.task == "multiclass":
-        return best_rule(_goal(y, metric, lay, weight), scores, max_evaluations)
+        return _of_classes(y, scores, metric, lay, weight, max_evaluations, parts, adopt)
     labels = Labels(y, scores, weight, metric, lay)
     shared = labels.shared()
     every = np.full(lay.classes, shared)
@@ -52,6 +57,19 @@ def best_decision(
     rules = {"per_label": own, "shared": every, "shrunk": labels.shrunk(own, shared, probabilities)}
     candidates = {name: (Decision(thresholds=t), labels.score(t)) for name, t in rules.items()}
     return Found(*candidates[sharing], candidates, labels.evaluations)
+
+
+def _of_classes(
+    y: Array, scores: Array, metric: Metric, lay: Layout, weight: Array, most: int, parts: int,
+    adopt: Adopt,
+) -> Found:  # fmt: skip
+    def goal_of(rows: Array) -> Goal:
+        return _goal(y[rows], metric, lay, weight[rows])
+
+    found = None
+    if parts > 1 and lay.classes > 2 and metric.cost_matrix is None:
+        found = averaged_rule(goal_of, y.argmax(axis=1), scores, most, parts, adopt)
+    return found or best_rule(_goal(y, metric, lay, weight), scores, most)
 
 
 def _goal(y: Array, metric: Metric, lay: Layout, weight: Array) -> Goal:

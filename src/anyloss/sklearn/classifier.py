@@ -18,7 +18,6 @@ from threadpoolctl import threadpool_limits
 
 from anyloss._core.backend import Array
 from anyloss._core.constraints import ConstraintSpec
-from anyloss._core.scoring import AVERAGES
 from anyloss._progress import stage_progress
 from anyloss.certificates import CertifiedThreshold
 from anyloss.metrics import Metric, MetricSpec
@@ -27,8 +26,6 @@ from anyloss.recipe import Ensemble
 from anyloss.recipe.constrained import (
     Promise,
     centred,
-    certificate_from_json,
-    certificate_to_json,
     certified,
     check_rows_given,
     check_task,
@@ -37,21 +34,17 @@ from anyloss.recipe.constrained import (
     split_rows,
 )
 from anyloss.recipe.features import standardise
-from anyloss.recipe.folder import (
-    labels_from_json,
-    labels_to_json,
-    load_model,
-    metric_from_json,
-    metric_to_json,
-    save_model,
-    unchanged_on_error,
-)
+from anyloss.recipe.folder import load_model, save_model, unchanged_on_error
 from anyloss.recipe.folds import thinned
 from anyloss.recipe.labels import labels_of, read_target
 from anyloss.recipe.networks import Layers, forward
 from anyloss.recipe.numpy_models import Started, finish, start
 from anyloss.recipe.target import decision_values, new_target
+from anyloss.sklearn import saving
+from anyloss.sklearn.checks import check_average_of, check_integers
 from anyloss.thresholds import best_threshold
+
+KIND = "AnyLossClassifier"
 
 
 class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -317,18 +310,10 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         if not isinstance(self.C, Real) or not 0 < self.C < np.inf:
             raise ValueError(f"C must be a positive number; got {self.C!r}")
-        for name, low in (
-            ("folds", 2), ("repeats", 1), ("max_iter", 1), ("max_rows", 100),
-            ("n_iter_no_change", 1),
-        ):  # fmt: skip
-            value = getattr(self, name)
-            if (name, value) == ("max_rows", None):
-                continue
-            if not isinstance(value, Integral) or value < low:
-                raise ValueError(f"{name} must be an integer of at least {low}; got {value!r}")
-        known = [x for x in AVERAGES if x not in (None, "none", "samples")]
-        if self.average not in known:
-            raise ValueError(f"average must be one of {known}; got {self.average!r}")
+        check_integers(self, folds=2, repeats=1, max_iter=1, n_iter_no_change=1)
+        if self.max_rows is not None:
+            check_integers(self, max_rows=100)
+        check_average_of(self)
         sizes = self.hidden_layer_sizes
         sizes = tuple(sizes) if np.ndim(sizes) == 1 else (sizes,)
         if not all(isinstance(x, Integral) and int(x) > 0 for x in sizes):
@@ -415,54 +400,12 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def save(self, path: Path | str) -> None:
         """Write the fitted model to a folder of JSON and safetensors files."""
         check_is_fitted(self)
-        parameters = self.get_params() | {"metric": metric_to_json(self.metric)}
-        hidden, promise = self._check_parameters()
-        parameters |= {"hidden_layer_sizes": list(hidden), "constraints": promise.texts}
-        for key, value in parameters.items():
-            value = value.item() if isinstance(value, np.generic) else value
-            parameters[key] = None if isinstance(value, np.random.RandomState) else value
-        description = {
-            "parameters": parameters,
-            "classes": labels_to_json(self.classes_),
-            "positive": None
-            if self.pos_label_ is None
-            else int(np.flatnonzero(self.classes_ == self.pos_label_)[0]),
-            "task": {"name": self.task_, "average": self.average_},
-            "scores": {"start": self.start_score_, "held_out": self.held_out_score_},
-            "threshold": self.threshold_,
-            "certificate": certificate_to_json(self.certificate_),
-            "columns": list(getattr(self, "feature_names_in_", [])) or None,
-        }
-        arrays = {f"layer{k}": x for k, x in enumerate(self.layers_)}
-        arrays |= {"history": self.history_, "hard_history": self.hard_history_}
-        save_model(path, "AnyLossClassifier", description, arrays)
+        save_model(path, KIND, *saving.network_parts(self))
 
     @classmethod
     def load(cls, path: Path | str) -> Self:
         """Read a model that was written by `save`."""
-        stored, arrays = load_model(path, "AnyLossClassifier")
-        try:
-            parameters = stored["parameters"]
-            parameters["metric"] = metric_from_json(parameters["metric"])
-            parameters["hidden_layer_sizes"] = tuple(parameters["hidden_layer_sizes"])
-            model = cls(**parameters)
-            model.classes_ = labels_from_json(stored["classes"])
-            positive = stored["positive"]
-            model.pos_label_ = None if positive is None else model.classes_[positive]
-            model.task_, model.average_ = stored["task"]["name"], stored["task"]["average"]
-            model.start_score_ = stored["scores"]["start"]
-            model.held_out_score_ = stored["scores"]["held_out"]
-            model.history_ = arrays.pop("history")
-            model.hard_history_ = arrays.pop("hard_history")
-            model.layers_ = [arrays[f"layer{k}"] for k in range(len(arrays))]
-            columns = stored["columns"]
-            model.threshold_ = stored["threshold"]
-            model.certificate_ = certificate_from_json(stored["certificate"])
-        except (KeyError, TypeError, IndexError) as error:
-            raise ValueError(f"{path} is not a complete model folder: {error!r}") from None
-        model.n_iter_, model.n_features_in_ = len(model.history_), model.layers_[0].shape[1]
-        if columns is not None:
-            model.feature_names_in_ = np.array(columns, dtype=object)
+        model: Self = saving.read_network(cls, *load_model(path, KIND), path)
         return model
 
 

@@ -2,71 +2,35 @@
 
 from __future__ import annotations
 
-from numbers import Integral
 from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
-from sklearn.exceptions import NotFittedError
-from sklearn.utils import Bunch, check_random_state, column_or_1d, get_tags
-from sklearn.utils.metadata_routing import (
-    MetadataRouter,
-    MethodMapping,
-    _raise_for_params,
-    _routing_enabled,
-    process_routing,
-)
+from sklearn.utils import get_tags
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import (
-    _check_sample_weight,
-    _check_y,
-    _num_samples,
-    check_is_fitted,
-    indexable,
-)
+from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from anyloss._core.backend import Array
 from anyloss._core.constraints import ConstraintSpec
 from anyloss._core.functions import score as core_score
-from anyloss._core.scoring import AVERAGES, check_average
+from anyloss._core.scoring import check_average
 from anyloss._core.shapes import Layout
 from anyloss.certificates import CertifiedThreshold
 from anyloss.decisions import Decision, Found
+from anyloss.decisions.averaging import ADOPTIONS, Adopt
 from anyloss.decisions.labels import SHARINGS, Sharing
 from anyloss.decisions.search import best_decision
 from anyloss.metrics import Metric, MetricSpec
 from anyloss.metrics import metric as find_metric
-from anyloss.recipe.constrained import (
-    Promise,
-    certificate_from_json,
-    certificate_to_json,
-    certified,
-    check_task,
-    read_promise,
-    refuse_weights,
-    split_rows,
-)
-from anyloss.recipe.folder import (
-    labels_from_json,
-    labels_to_json,
-    load_model,
-    metric_from_json,
-    metric_to_json,
-    save_model,
-    unchanged_on_error,
-)
+from anyloss.recipe.constrained import Promise, certified, check_task, read_promise
+from anyloss.recipe.folder import load_model, save_model, unchanged_on_error
 from anyloss.recipe.labels import Labels, labels_of, read_target
-from anyloss.sklearn.folds import (
-    fitted,
-    is_list_of_splits,
-    of_rows,
-    out_of_fold,
-    part_of,
-    splitter,
-    without_weight_zero,
-)
+from anyloss.sklearn import saving
+from anyloss.sklearn.checks import check_average_of, check_integers
+from anyloss.sklearn.folds import fitted, is_list_of_splits, out_of_fold, splitter
+from anyloss.sklearn.given import Given, classes_of_fitted, read_rows
 from anyloss.sklearn.responses import Responses, Wanted, responses
 from anyloss.thresholds import sweep
 
@@ -123,6 +87,14 @@ class TunedDecisionClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimat
             fewer positives a label has.
         max_evaluations (int): how often the rows may be passed over in the search for several
             classes. Default: 500.
+        n_parts (int): several classes have a mean of rules: the best one of all held-out rows, and
+            the best ones without each of this many parts of them. It depends less on single rows
+            than the best rule does. 1 is the best rule alone, as two classes, costs, and more
+            classes than `max_evaluations` suffices for (20 by default) have it. Default: 5.
+        adopt (str): when the mean rule of several classes replaces the arg-max: `"best"`, the
+            default, if it is not worse on the held-out rows; `"clear"`, if the rules that it
+            consists of are better by more than a standard error on the parts that they left out.
+            "clear" is for models whose arg-max is hard to beat, such as boosted trees on few rows.
         store_cv_results (bool): whether to keep what was compared in `cv_results_`. Default: False.
         random_state (int, RandomState or None): the seed of the held-out part if `cv` is a share,
             and of the rows that certify.
@@ -188,6 +160,8 @@ class TunedDecisionClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimat
         response_method: Literal["auto", "predict_proba", "decision_function"] = "auto",
         label_thresholds: Sharing = "shrunk",
         max_evaluations: int = 500,
+        n_parts: int = 5,
+        adopt: Adopt = "best",
         store_cv_results: bool = False,
         random_state: Any = None,
         constraints: ConstraintSpec | None = None,
@@ -204,6 +178,8 @@ class TunedDecisionClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimat
         self.response_method = response_method
         self.label_thresholds = label_thresholds
         self.max_evaluations = max_evaluations
+        self.n_parts = n_parts
+        self.adopt = adopt
         self.store_cv_results = store_cv_results
         self.random_state = random_state
         self.constraints = constraints
@@ -252,63 +228,47 @@ class TunedDecisionClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimat
         for name in ("cv_results_", "n_features_in_", "feature_names_in_"):
             if hasattr(self, name):
                 delattr(self, name)  # of an earlier fit
-        if not _routing_enabled():
-            _raise_for_params(params, self, "fit", allow=["sample_weight", "groups"])
-        if y is None:
-            raise ValueError(f"{KIND} requires y to be passed, but the target y is None")
-        X, y = indexable(X, y)
-        checked = _check_y(y, multi_output=True)
-        check_classification_targets(checked)
-        if checked.ndim == 2 and checked.shape[1] == 1:
-            column_or_1d(checked, warn=True)
-        routed, cv = self._routed(params), self.cv
-        if is_list_of_splits(cv):
-            cv = list(cv)
-        weight = routed.fit.get("sample_weight")
-        refuse_weights(promise, weight)
-        if weight is not None:
-            weight = _check_sample_weight(weight, X, ensure_non_negative=True)
-            if not weight.all():
-                X, y, weight, routed, cv = without_weight_zero(X, y, weight, routed, cv)
-        certifying = None
-        if promise.confidence_level is not None:
-            seed, groups = check_random_state(self.random_state), routed.split.get("groups")
-            rows, kept = split_rows(_num_samples(X), promise, seed.randint(2**31), groups)
-            certifying = part_of(X, y, kept)
-            X, y, routed = of_rows(X, y, rows, routed)
+        given = read_rows(self, X, y, params, promise)
         prefit = isinstance(self.cv, str) and self.cv == "prefit"
-        known = self._prefit_classes() if prefit else None
-        target = read_target(y, self.metric, self.average, self.pos_label, weight, known)
+        known = classes_of_fitted(self.estimator) if prefit else None
+        target = read_target(
+            given.y, self.metric, self.average, self.pos_label, given.weight, known
+        )
         check_average(find_metric(self.metric), target.average)
         check_task(promise, target.task)
         wanted = Wanted(self._methods(), target.task, target.classes, target.positive)
         if prefit:
             self.estimator_ = self.estimator
-            rows, held_out = np.arange(_num_samples(X)), responses(self.estimator, X, wanted)
+            rows = np.arange(_num_samples(given.X))
+            held_out = responses(self.estimator, given.X, wanted)
         else:
-            found = splitter(cv, y, target.task, self.random_state)
-            splits = list(found.split(X, y, **routed.split))
-            if not splits:
-                raise ValueError("cv must give at least one split; got none (a used generator?)")
-            if not self.refit and len(splits) > 1:
-                raise ValueError(
-                    f"refit=False keeps the estimator of a single split; got {len(splits)} splits. "
-                    "Use refit=True, or a share such as cv=0.2"
-                )
-            rows, held_out = out_of_fold(
-                self.estimator, X, y, splits, routed.fit, wanted, n_jobs=self.n_jobs
-            )
-            train = None if self.refit else splits[0][0]
-            self.estimator_ = fitted(clone(self.estimator), X, y, train, routed.fit)
-        weight = np.ones(len(rows)) if weight is None else weight[rows]
+            rows, held_out = self._fit_estimator(given, wanted)
+        weight = np.ones(len(rows)) if given.weight is None else given.weight[rows]
         self._tune(target, target.labels[rows], held_out, weight, promise)
         self.certificate_: CertifiedThreshold | None = None
-        if certifying is not None:
-            self._certify(target.labels[rows, 0], held_out.scores[:, 0], certifying, promise)
+        if given.certifying is not None:
+            self._certify(target.labels[rows, 0], held_out.scores[:, 0], given.certifying, promise)
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(self.estimator_, name):
                 setattr(self, name, getattr(self.estimator_, name))
         return self
+
+    def _fit_estimator(self, given: Given, wanted: Wanted) -> tuple[Array, Responses]:
+        """Fit the estimator; return the held-out rows and their scores."""
+        X, y, fit_params = given.X, given.y, given.routed.fit
+        found = splitter(given.cv, y, wanted.task, self.random_state)
+        splits = list(found.split(X, y, **given.routed.split))
+        if not splits:
+            raise ValueError("cv must give at least one split; got none (a used generator?)")
+        if not self.refit and len(splits) > 1:
+            raise ValueError(
+                f"refit=False keeps the estimator of a single split; got {len(splits)} splits. "
+                "Use refit=True, or a share such as cv=0.2"
+            )
+        held_out = out_of_fold(self.estimator, X, y, splits, fit_params, wanted, n_jobs=self.n_jobs)
+        train = None if self.refit else splits[0][0]
+        self.estimator_ = fitted(clone(self.estimator), X, y, train, fit_params)
+        return held_out
 
     def _certify(
         self, y: Array, scores: Array, given: tuple[Array, Array], promise: Promise
@@ -332,6 +292,7 @@ class TunedDecisionClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimat
         found = best_decision(
             y, held_out.scores, metric, lay, weight=weight, sharing=self.label_thresholds,
             probabilities=held_out.probabilities, max_evaluations=self.max_evaluations,
+            parts=self.n_parts, adopt=self.adopt,
             constraints=promise.constraints, required=promise.confidence_level is None,
         )  # fmt: skip
         self.classes_, self.pos_label_ = target.classes, target.positive
@@ -346,17 +307,15 @@ class TunedDecisionClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimat
 
     def _check_parameters(self) -> Promise:
         find_metric(self.metric)
-        known = [x for x in AVERAGES if x not in (None, "none", "samples")]
+        check_average_of(self)
         for name, allowed in (
-            ("average", known), ("response_method", ["auto", *METHODS]),
-            ("label_thresholds", list(SHARINGS)), ("refit", [True, False]),
+            ("response_method", ["auto", *METHODS]), ("label_thresholds", list(SHARINGS)),
+            ("adopt", list(ADOPTIONS)), ("refit", [True, False]),
         ):  # fmt: skip
             value = getattr(self, name)
             if not any(value is x or value == x for x in allowed):
                 raise ValueError(f"{name} must be one of {allowed}; got {value!r}")
-        most = self.max_evaluations
-        if not isinstance(most, Integral) or most < 1:
-            raise ValueError(f"max_evaluations must be an integer of at least 1; got {most!r}")
+        check_integers(self, max_evaluations=1, n_parts=1)
         if isinstance(self.cv, str) and self.cv != "prefit":
             raise ValueError(
                 "cv must be a number of folds, a share, a cross-validator, splits or 'prefit'; got "
@@ -372,24 +331,6 @@ class TunedDecisionClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimat
 
     def _methods(self) -> list[str]:
         return list(METHODS) if self.response_method == "auto" else [self.response_method]
-
-    def _routed(self, params: dict[str, Any]) -> Bunch:
-        """The parameters of the estimator's `fit` and of the splitter's `split`."""
-        if _routing_enabled():
-            routed = process_routing(self, "fit", **params)
-            return Bunch(fit=routed.estimator.fit, split=routed.splitter.split)
-        given = {name: value for name, value in params.items() if value is not None}
-        groups = {"groups": given.pop("groups")} if "groups" in given else {}
-        return Bunch(fit=given, split=groups)
-
-    def _prefit_classes(self) -> Array | None:
-        """The classes of a fitted estimator; None for several labels."""
-        try:
-            check_is_fitted(self.estimator)
-        except NotFittedError as error:
-            raise NotFittedError("cv='prefit' needs a fitted estimator; fit it first") from error
-        known = getattr(self.estimator, "classes_", None)
-        return None if known is None or isinstance(known, list) else np.asarray(known)
 
     def _scores(self, X: Array) -> Array:
         check_is_fitted(self)
@@ -456,21 +397,7 @@ class TunedDecisionClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimat
     def save(self, path: Path | str) -> None:
         """Write the decision rule, without the estimator, to a folder of JSON and safetensors."""
         check_is_fitted(self)
-        positive = self.pos_label_
-        description = {
-            "metric": metric_to_json(self.metric),
-            "classes": labels_to_json(self.classes_),
-            "positive": None if positive is None else self.classes_.tolist().index(positive),
-            "task": {"name": self.task_, "average": self.average_},
-            "response_method": self.response_method,
-            "label_thresholds": self.label_thresholds,
-            "score": self.best_score_,
-            "constraints": self._check_parameters().texts,
-            "confidence_level": self.confidence_level,
-            "certificate": certificate_to_json(self.certificate_),
-        }
-        arrays = {k: x for k, x in self.best_decision_._asdict().items() if x is not None}
-        save_model(path, KIND, description, arrays)
+        save_model(path, KIND, *saving.rule_parts(self))
 
     @classmethod
     def load(cls, path: Path | str, *, estimator: Any = None) -> Self:
@@ -484,23 +411,8 @@ class TunedDecisionClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimat
                 f"{path} holds the decision rule and not the estimator, which only its own library "
                 "can save; pass the fitted one, as in load(path, estimator=model)"
             )
-        stored, arrays = load_model(path, KIND)
-        try:
-            model = cls(
-                estimator, metric_from_json(stored["metric"]), average=stored["task"]["average"],
-                cv="prefit", refit=False, response_method=stored["response_method"],
-                label_thresholds=stored["label_thresholds"], constraints=stored["constraints"],
-                confidence_level=stored["confidence_level"],
-            )  # fmt: skip
-            model.classes_ = labels_from_json(stored["classes"])
-            positive = stored["positive"]
-            model.pos_label_ = None if positive is None else model.classes_[positive]
-            model.task_, model.average_ = stored["task"]["name"], stored["task"]["average"]
-            model.best_decision_, model.best_score_ = Decision(**arrays), stored["score"]
-            model.certificate_ = certificate_from_json(stored["certificate"])
-        except (KeyError, TypeError, IndexError) as error:
-            raise ValueError(f"{path} is not a complete model folder: {error!r}") from None
-        model.pos_label, known = model.pos_label_, model._prefit_classes()
+        model: Self = saving.read_rule(cls, *load_model(path, KIND), path, estimator)
+        known = classes_of_fitted(estimator)
         given, wanted = None if known is None else known.tolist(), model.classes_.tolist()
         if model.task_ != "multilabel" and given != wanted:
             raise ValueError(

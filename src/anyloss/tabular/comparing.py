@@ -19,8 +19,8 @@ import numpy as np
 from anyloss import __version__
 from anyloss._core.backend import Array
 from anyloss._core.journal import Journal
-from anyloss.baselines.several import methods_for, several_decisions, several_split
 from anyloss.baselines.splits import MODELS, check_rarer, check_sizes, fingerprint, new_split
+from anyloss.baselines.tables import methods_for, several_decisions, several_split
 from anyloss.recipe.folds import strata
 from anyloss.tabular.evaluating import BASELINES, predictions
 from anyloss.tabular.labels import Outcome
@@ -238,7 +238,7 @@ def _run(job: _Job, unit: Unit) -> list[dict[str, Any]]:
         decided = iter([(x.method, x.decision.astype(float)) for x in each])
     else:
         rows = several_split(X, y[train], X_test, task, trained, seed + fold, groups)
-        decided = several_decisions(rows, list(names), *job.scoring)
+        decided = several_decisions(trained, rows, list(names), *job.scoring)
     return [
         {"method": names[method], "score": job.scoring.score(y[test], x)} for method, x in decided
     ]

@@ -15,8 +15,8 @@ from sklearn.preprocessing import StandardScaler
 from anyloss._core.backend import Array
 from anyloss.baselines.boosted import BOOSTED
 from anyloss.baselines.methods import FAMILIES, Predictions, Split
-from anyloss.baselines.several import methods_for, several_decisions, several_split
 from anyloss.baselines.splits import INNER, MODELS, new_split, splitter
+from anyloss.baselines.tables import methods_for, several_decisions, several_split
 from anyloss.metrics import Metric
 from anyloss.recipe.constrained import Promise, UncertifiedWarning, certified
 from anyloss.recipe.folds import strata, thinned
@@ -141,7 +141,7 @@ def _decisions(
     """The name of each method of cross-entropy, and its decisions on the test rows."""
     if task != "binary":
         split = several_split(X, y, X_test, task, model, seed, groups)
-        yield from several_decisions(split, methods_for(model, task), *scoring)
+        yield from several_decisions(model, split, methods_for(model, task), *scoring)
         return
     wanted = {"bce": ("bce", "bce_tuned"), "weighted": ("weighted",)}
     split_of_two = new_split(X, y, X_test, MODELS.get(model, ()), seed, groups)
