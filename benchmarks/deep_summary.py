@@ -219,10 +219,14 @@ def verdict(aim: str, missed: list[str], judged: int) -> str:
 
 
 def finished(found: Scores) -> str:
-    """How many seeds the cells have, and a warning if some have fewer than others."""
-    counts = [len(seeds) for cells in found.values() for seeds in cells.values()]
-    if not counts:
+    """How many seeds of each task are finished: of every baseline, and of some of ours."""
+    if not found:
         return "Nothing is finished yet.\n"
-    low, high = min(counts), max(counts)
-    many = f"{low} to {high}, so the run is not finished" if low < high else f"{high}"
-    return f"{len(found)} tasks; seeds of each score: {many}.\n"
+    ours = [*REFINED, (DOCUMENTED, "untuned")]
+    rows = []
+    for task, cells in found.items():
+        baselines = [len(cells[key]) for key in BASELINES if key in cells]
+        counts = [min(baselines, default=0), *(len(cells.get(key, {})) for key in ours)]
+        rows.append([task, *map(str, counts)])
+    head = ["finished seeds", "every baseline", *(name for name, _ in ours)]
+    return f"{len(found)} scores.\n\n" + markdown(head, rows)

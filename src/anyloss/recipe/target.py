@@ -50,29 +50,50 @@ class Resampled(NamedTuple):
             (number > 0) & np.isfinite(self.best), total / np.maximum(number, 1), self.best
         )
 
-    def towards(self, trained: Array) -> Array:
-        """The mean, moved towards the offsets that a model was trained at.
+    @property
+    def shared(self) -> Array:
+        """The mean; those of several labels are moved towards their common mean.
+
+        Labels are decided apart, but few positives say little about the offset of one.
+        """
+        known = self._known
+        if not (self._of_labels and known.any()):
+            return self.mean
+        return self.towards(np.full(len(self.best), self.mean[known].mean()))
+
+    @property
+    def _of_labels(self) -> bool:
+        return not self.relative and len(self.best) > 1
+
+    @property
+    def _known(self) -> Array:
+        """The classes with an offset and at least two resamples."""
+        known: Array = (np.isfinite(self.draws).sum(0) > 1) & np.isfinite(self.best)
+        return known
+
+    def towards(self, prior: Array) -> Array:
+        """The mean, moved towards prior offsets, such as those that a model was trained at.
 
         The more the resamples of a class vary, the more it is moved (empirical Bayes: the offsets
-        are normal around those trained, with one variance for all classes, and the means are
-        normal around the offsets). A class without two resamples gets the one it was trained at.
+        are normal around the prior ones, with one variance for all classes, and the means are
+        normal around the offsets). A class without two resamples gets the prior offset.
         """
         if len(self.draws) < 2:
             return self.mean
-        mean, draws = self.mean, self.draws[np.isfinite(self.draws).any(axis=1)]
+        mean, draws, known = self.mean, self.draws[np.isfinite(self.draws).any(axis=1)], self._known
         if self.relative:
-            trained, mean = trained - trained.mean(), mean - mean.mean()
+            prior, mean = prior - prior.mean(), mean - mean.mean()
             draws = draws - np.nanmean(draws, axis=1, keepdims=True)
-        found = (np.isfinite(draws).sum(0) > 1) & np.isfinite(mean)
-        distance, variance = (mean - trained)[found], np.nanvar(draws[:, found], axis=0, ddof=1)
-        spread = max(0.0, float(np.mean(distance**2 - variance))) if found.any() else 0.0
-        moved = np.array(trained, dtype=float)
-        moved[found] += distance * spread / np.maximum(spread + variance, 1e-30)
+        distance, variance = (mean - prior)[known], np.nanvar(draws[:, known], axis=0, ddof=1)
+        spread = max(0.0, float(np.mean(distance**2 - variance))) if known.any() else 0.0
+        moved = np.array(prior, dtype=float)
+        moved[known] += distance * spread / np.maximum(spread + variance, 1e-30)
         return moved
 
     def rules(self, trained: Array) -> list[Array]:
         """The offsets of a model that was trained at some, those preferred first."""
-        return [self.towards(trained), self.mean, self.best]
+        first = self.shared if self._of_labels else self.towards(trained)
+        return [first, self.mean, self.best]
 
 
 class Target(NamedTuple):

@@ -83,11 +83,12 @@ class Judge:
         """The threshold of each class for the metric, in turn where there are several.
 
         It is the mean of the best thresholds of resampled rows, of which there are fewer where
-        there are many logits. Of more than `TUNED_NUMBERS` some are drawn with a fixed seed.
+        there are many logits; those of several labels are moved towards their common mean. Of more
+        than `TUNED_NUMBERS` logits some are drawn with a fixed seed.
         """
         if self.labels.layout.per_sample:
             return self._threshold_of_samples(rows)
-        return self._like(rows, self._resampled(rows).mean)
+        return self._like(rows, self._resampled(rows).shared)
 
     def thresholds(self, rows: Rows, trained: Tensor) -> list[Tensor]:
         """The thresholds of a model that was trained at one, those preferred first."""

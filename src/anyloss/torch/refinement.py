@@ -268,6 +268,6 @@ def _check(
         valid is None or not isinstance(patience, Integral) or patience < 1
     ):
         raise ValueError(
-            f"patience must be an integer of at least 1 and needs validation rows; got patience={patience!r} "
-            f"and {'no ' if valid is None else ''}valid"
+            "patience must be an integer of at least 1 and needs validation rows; got "
+            f"patience={patience!r} and {'no ' if valid is None else ''}valid"
         )
