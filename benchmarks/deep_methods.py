@@ -385,6 +385,13 @@ def averaged(task: Task, data: Data, goal: Goal, z: Tensor) -> Array:
     return target.averaged_offsets(column)
 
 
+def shrunk(task: Task, data: Data, goal: Goal, z: Tensor) -> Array:
+    """The best thresholds of labels, shrunk towards a shared one by how few positives they have."""
+    _, column, target = judge(task, data, goal, "valid", z)
+    assert target is not None
+    return target.steady_offsets(column)
+
+
 def adjusted(task: Task, data: Data, goal: Goal, z: Tensor) -> Array:
     """The multiple of the log priors that is best on the validation rows (Menon et al., 2021)."""
     score, column, _ = judge(task, data, goal, "valid", z)
@@ -403,6 +410,8 @@ def scores(name: str, task: Task, data: Data, goal: Goal, found: Result) -> dict
     }
     if not task.masks:
         rules["averaged"] = score(column - averaged(task, data, goal, found.valid))
+    if task.kind == "multilabel":
+        rules["shrunk"] = score(column - shrunk(task, data, goal, found.valid))
     if name == "cross-entropy" and task.kind != "binary":
         rules["adjusted"] = score(column - adjusted(task, data, goal, found.valid))
     return rules

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import f1_score
 
+from anyloss.decisions.search import best_decision
 from anyloss.recipe.target import Resampled, new_target
 
 
@@ -77,43 +78,9 @@ def test_offsets_are_moved_towards_those_trained_by_how_much_the_resamples_vary(
     expected = [2 * spread / (spread + 1), 1 + 5 * spread / (spread + 9), 7.0]
     np.testing.assert_allclose(found.towards(trained), expected)
     np.testing.assert_allclose(found.towards(np.array([1.5, 5.0, 4.0])), [1.5, 5.0, 4.0])
+    assert [each[0] for each in found.rules(trained)] == [expected[0], 2.0, 2.5]
     single = Resampled(np.array([2.5]), draws[:1, :1], relative=False)
     assert single.towards(trained[:1]) == single.mean  # one resample shows no variance
-
-
-def test_offsets_of_labels_are_moved_towards_their_common_mean():
-    """By hand; the third label has one resample only, which says nothing of its variance."""
-    draws = np.array([[1.0, 5.0, np.nan], [2.0, 9.0, np.nan], [3.0, 7.0, 0.0]])
-    found = Resampled(np.array([2.5, 5.0, 0.0]), draws, relative=False)
-    common = (2.0 + 7.0) / 2
-    spread = np.mean([2.5**2 - 1.0, 2.5**2 - 4.0])
-    expected = [
-        common - 2.5 * spread / (spread + 1),
-        common + 2.5 * spread / (spread + 4),
-        common,
-    ]
-    np.testing.assert_allclose(found.shared, expected)
-    rules = found.rules(np.array([9.0, 9.0, 9.0]))
-    for each, wanted in zip(rules, (expected, found.mean, found.best), strict=True):
-        np.testing.assert_allclose(each, wanted)
-
-
-def test_one_column_and_classes_are_moved_towards_what_was_trained():
-    draws = np.array([[1.0, 5.0], [2.0, 9.0], [3.0, 7.0]])
-    for kept, relative in ((draws[:, :1], False), (draws, True)):
-        found, trained = Resampled(kept[0], kept, relative), np.zeros(kept.shape[1])
-        np.testing.assert_array_equal(found.shared, found.mean)
-        first, *others = found.rules(trained)
-        np.testing.assert_array_equal(first, found.towards(trained))
-        np.testing.assert_array_equal(others, [found.mean, found.best])
-
-
-def test_labels_of_many_rows_keep_their_own_offsets():
-    rng = np.random.default_rng(0)
-    z = rng.normal(size=(20_000, 2))
-    y = (z + 0.3 * rng.normal(size=z.shape) > [0.0, 1.5]).astype(float)
-    found = new_target(y, "f1", "multilabel").resampled_offsets(z)
-    np.testing.assert_allclose(found.shared, found.mean, atol=0.01)
 
 
 def test_only_differences_of_the_offsets_of_classes_count():
@@ -139,3 +106,35 @@ def test_a_label_that_no_row_has_gets_the_offset_it_was_trained_at():
     y[:, 0] = z[:, 0] > 0.5
     found = new_target(y, "f1", "multilabel").resampled_offsets(z)
     assert found.towards(np.array([0.0, 0.25]))[1] == 0.25
+
+
+def test_offsets_of_labels_are_those_of_the_shrunk_decision_rule():
+    """Of the meta-estimator, whose rule is between a label's own threshold and a shared one."""
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=(200, 3))
+    y = (z + 0.5 * rng.normal(size=z.shape) > [0.0, 1.0, 9.0]).astype(float)
+    target = new_target(y, "f1", "multilabel")
+    rule = {
+        sharing: best_decision(
+            y, z, target.metric, target.layout, weight=np.ones(200), sharing=sharing,
+            probabilities=False,
+        ).decision.thresholds
+        for sharing in ("per_label", "shared", "shrunk")
+    }  # fmt: skip
+    share = y.sum(0) / (y.sum(0) + 10)  # ten positives weigh as much as the shared threshold
+    expected = share * rule["per_label"] + (1 - share) * rule["shared"]
+    found = target.steady_offsets(z)
+    np.testing.assert_allclose(found, expected)
+    assert found[2] == rule["shared"][2]  # no row has this label
+    np.testing.assert_array_equal(target.refined_offsets(z, np.ones(3)), [found])
+
+
+@pytest.mark.parametrize("task", ["binary", "multiclass"])
+def test_other_offsets_are_those_of_resamples(task):
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=(200, 1 if task == "binary" else 3))
+    y = np.eye(3)[z.argmax(1)] if task == "multiclass" else (z > 0.5).astype(float)
+    target, trained = new_target(y, "f1", task), np.zeros(z.shape[1])
+    found = target.resampled_offsets(z)
+    np.testing.assert_array_equal(target.steady_offsets(z), found.mean)
+    np.testing.assert_array_equal(target.refined_offsets(z, trained), found.rules(trained))

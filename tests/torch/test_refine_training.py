@@ -232,7 +232,6 @@ WRONG = [
     ({"cross_entropy": -1}, "cross_entropy must be a number >= 0; got -1"),
     ({"cross_entropy": float("nan")}, "cross_entropy must be a number >= 0; got nan"),
     ({"epochs": 1.5}, "epochs must be an integer of at least 0; got 1.5"),
-    ({"epochs": -1}, "epochs must be an integer of at least 0; got -1"),
     ({"start_epochs": "2"}, "start_epochs must be an integer of at least 0; got '2'"),
     ({"ema": 1.0}, "ema must be a decay of at least 0 and below 1; got 1.0"),
     ({"max_norm": 0.0}, "max_norm must be above 0; got 0.0"),

@@ -21,7 +21,7 @@ from anyloss._core.gradient import sample_derivatives
 from anyloss._core.lagrangian import lagrangian, moved
 from anyloss._core.scoring import check_average, check_counts
 from anyloss._core.shapes import Layout
-from anyloss.decisions.search import best_offsets
+from anyloss.decisions.search import best_decision, best_offsets
 from anyloss.metrics import Metric, MetricSpec
 from anyloss.metrics import metric as find_metric
 from anyloss.recipe.skeleton import HeldOutScores
@@ -50,50 +50,29 @@ class Resampled(NamedTuple):
             (number > 0) & np.isfinite(self.best), total / np.maximum(number, 1), self.best
         )
 
-    @property
-    def shared(self) -> Array:
-        """The mean; those of several labels are moved towards their common mean.
-
-        Labels are decided apart, but few positives say little about the offset of one.
-        """
-        known = self._known
-        if not (self._of_labels and known.any()):
-            return self.mean
-        return self.towards(np.full(len(self.best), self.mean[known].mean()))
-
-    @property
-    def _of_labels(self) -> bool:
-        return not self.relative and len(self.best) > 1
-
-    @property
-    def _known(self) -> Array:
-        """The classes with an offset and at least two resamples."""
-        known: Array = (np.isfinite(self.draws).sum(0) > 1) & np.isfinite(self.best)
-        return known
-
-    def towards(self, prior: Array) -> Array:
-        """The mean, moved towards prior offsets, such as those that a model was trained at.
+    def towards(self, trained: Array) -> Array:
+        """The mean, moved towards the offsets that a model was trained at.
 
         The more the resamples of a class vary, the more it is moved (empirical Bayes: the offsets
-        are normal around the prior ones, with one variance for all classes, and the means are
-        normal around the offsets). A class without two resamples gets the prior offset.
+        are normal around those trained, with one variance for all classes, and the means are
+        normal around the offsets). A class without two resamples gets the one it was trained at.
         """
         if len(self.draws) < 2:
             return self.mean
-        mean, draws, known = self.mean, self.draws[np.isfinite(self.draws).any(axis=1)], self._known
+        mean, draws = self.mean, self.draws[np.isfinite(self.draws).any(axis=1)]
         if self.relative:
-            prior, mean = prior - prior.mean(), mean - mean.mean()
+            trained, mean = trained - trained.mean(), mean - mean.mean()
             draws = draws - np.nanmean(draws, axis=1, keepdims=True)
-        distance, variance = (mean - prior)[known], np.nanvar(draws[:, known], axis=0, ddof=1)
-        spread = max(0.0, float(np.mean(distance**2 - variance))) if known.any() else 0.0
-        moved = np.array(prior, dtype=float)
-        moved[known] += distance * spread / np.maximum(spread + variance, 1e-30)
+        found = (np.isfinite(draws).sum(0) > 1) & np.isfinite(mean)
+        distance, variance = (mean - trained)[found], np.nanvar(draws[:, found], axis=0, ddof=1)
+        spread = max(0.0, float(np.mean(distance**2 - variance))) if found.any() else 0.0
+        moved = np.array(trained, dtype=float)
+        moved[found] += distance * spread / np.maximum(spread + variance, 1e-30)
         return moved
 
     def rules(self, trained: Array) -> list[Array]:
         """The offsets of a model that was trained at some, those preferred first."""
-        first = self.shared if self._of_labels else self.towards(trained)
-        return [first, self.mean, self.best]
+        return [self.towards(trained), self.mean, self.best]
 
 
 class Target(NamedTuple):
@@ -118,6 +97,29 @@ class Target(NamedTuple):
         found = nearest_threshold(y[:, -1], column, self.metric, self.constraints, self.weight)
         at = np.array([found.threshold])
         return (at if task == "binary" else np.append(0.0, at)), found.score
+
+    def steady_offsets(self, z: Array, resamples: int = RESAMPLES) -> Array:
+        """Offsets that vary less from sample to sample than the best ones.
+
+        Those of several labels are shrunk towards a shared one, as in `TunedDecisionClassifierCV`,
+        because few positives say little of one; others are averaged over resamples.
+        """
+        if self.layout.task == "multilabel":
+            return self._shrunk_offsets(z)
+        return self.averaged_offsets(z, resamples)
+
+    def refined_offsets(self, z: Array, trained: Array, resamples: int = RESAMPLES) -> list[Array]:
+        """The offsets of a model that was trained at some, those preferred first."""
+        if self.layout.task == "multilabel":
+            return [self._shrunk_offsets(z)]
+        return self.resampled_offsets(z, resamples).rules(trained)
+
+    def _shrunk_offsets(self, z: Array) -> Array:
+        y, weight, metric, lay, _ = self
+        z = np.asarray(z, dtype=float)
+        found = best_decision(y, z, metric, lay, weight=weight, probabilities=False)
+        thresholds: Array = found.decision.thresholds
+        return thresholds
 
     def averaged_offsets(self, z: Array, resamples: int = RESAMPLES) -> Array:
         """The mean of the best offsets of resampled rows, which vary less from sample to sample."""

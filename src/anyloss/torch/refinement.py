@@ -60,12 +60,13 @@ def refine(
     cross-entropy. The counts are running sums over the batches of about an epoch, at most fifty
     (not with `per_sample`). The weights of the last epoch are used, with a threshold between the
     one they were trained at and the mean of the best ones of resampled validation rows, closer to
-    the former the more these vary.
+    the former the more these vary. The thresholds of several labels are shrunk towards a shared
+    one, the more the fewer positives they have.
 
     The result is never worse on the validation rows than the start with its tuned threshold: where
-    it would be, the mean of the resamples is used, or the best threshold of all rows, then the mean
-    of the weights with those of the start (batch norms are estimated again over a pass of
-    `loader`), and else the start.
+    it would be, the mean of the resamples is used, or the best threshold of all rows (for several
+    labels neither), then the mean of the weights with those of the start (batch norms are estimated
+    again over a pass of `loader`), and else the start.
 
     With an initialised process group the ranks exchange counts, validation rows and decisions, so
     that the result is that of one process with all rows. The model is wrapped in DDP or FSDP2
