@@ -26,7 +26,7 @@ GAMMA = 2.0  # of the focal loss
 ALPHA, BETA = 0.3, 0.7  # of Tversky: the weights of false positives and false negatives
 MARGIN, SCALE, DEFERRED, EFFECTIVE = 0.5, 30.0, 0.8, 0.9999  # of LDAM-DRW, as its authors use them
 SMOOTH = 1e-5  # of Dice and Tversky, as in MONAI
-REFINED = 5 / 6  # of the epochs
+REFINED = 1 / 2  # of the epochs
 TAUS = np.linspace(0, 2, 21)  # factors of the log prior
 CUTS = np.linspace(-8, 8, 65)  # thresholds per image
 PIXELS = 50_000  # at most, to find offsets of several classes
@@ -385,6 +385,13 @@ def averaged(task: Task, data: Data, goal: Goal, z: Tensor) -> Array:
     return target.averaged_offsets(column)
 
 
+def shrunk(task: Task, data: Data, goal: Goal, z: Tensor) -> Array:
+    """The best thresholds of labels, shrunk towards a shared one by how few positives they have."""
+    _, column, target = judge(task, data, goal, "valid", z)
+    assert target is not None
+    return target.steady_offsets(column)
+
+
 def adjusted(task: Task, data: Data, goal: Goal, z: Tensor) -> Array:
     """The multiple of the log priors that is best on the validation rows (Menon et al., 2021)."""
     score, column, _ = judge(task, data, goal, "valid", z)
@@ -403,6 +410,8 @@ def scores(name: str, task: Task, data: Data, goal: Goal, found: Result) -> dict
     }
     if not task.masks:
         rules["averaged"] = score(column - averaged(task, data, goal, found.valid))
+    if task.kind == "multilabel":
+        rules["shrunk"] = score(column - shrunk(task, data, goal, found.valid))
     if name == "cross-entropy" and task.kind != "binary":
         rules["adjusted"] = score(column - adjusted(task, data, goal, found.valid))
     return rules

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import f1_score
 
+from anyloss.decisions.search import best_decision
 from anyloss.recipe.target import Resampled, new_target
 
 
@@ -105,3 +106,35 @@ def test_a_label_that_no_row_has_gets_the_offset_it_was_trained_at():
     y[:, 0] = z[:, 0] > 0.5
     found = new_target(y, "f1", "multilabel").resampled_offsets(z)
     assert found.towards(np.array([0.0, 0.25]))[1] == 0.25
+
+
+def test_offsets_of_labels_are_those_of_the_shrunk_decision_rule():
+    """Of the meta-estimator, whose rule is between a label's own threshold and a shared one."""
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=(200, 3))
+    y = (z + 0.5 * rng.normal(size=z.shape) > [0.0, 1.0, 9.0]).astype(float)
+    target = new_target(y, "f1", "multilabel")
+    rule = {
+        sharing: best_decision(
+            y, z, target.metric, target.layout, weight=np.ones(200), sharing=sharing,
+            probabilities=False,
+        ).decision.thresholds
+        for sharing in ("per_label", "shared", "shrunk")
+    }  # fmt: skip
+    share = y.sum(0) / (y.sum(0) + 10)  # ten positives weigh as much as the shared threshold
+    expected = share * rule["per_label"] + (1 - share) * rule["shared"]
+    found = target.steady_offsets(z)
+    np.testing.assert_allclose(found, expected)
+    assert found[2] == rule["shared"][2]  # no row has this label
+    np.testing.assert_array_equal(target.refined_offsets(z, np.ones(3)), [found])
+
+
+@pytest.mark.parametrize("task", ["binary", "multiclass"])
+def test_other_offsets_are_those_of_resamples(task):
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=(200, 1 if task == "binary" else 3))
+    y = np.eye(3)[z.argmax(1)] if task == "multiclass" else (z > 0.5).astype(float)
+    target, trained = new_target(y, "f1", task), np.zeros(z.shape[1])
+    found = target.resampled_offsets(z)
+    np.testing.assert_array_equal(target.steady_offsets(z), found.mean)
+    np.testing.assert_array_equal(target.refined_offsets(z, trained), found.rules(trained))

@@ -229,10 +229,15 @@ def test_a_compiled_model():
 
 WRONG = [
     ({"start": "random"}, "start must be 'cross-entropy' or 'balanced'; got 'random'"),
+    ({"cross_entropy": -1}, "cross_entropy must be a number >= 0; got -1"),
+    ({"cross_entropy": float("nan")}, "cross_entropy must be a number >= 0; got nan"),
+    ({"epochs": 1.5}, "epochs must be an integer of at least 0; got 1.5"),
+    ({"start_epochs": "2"}, "start_epochs must be an integer of at least 0; got '2'"),
     ({"ema": 1.0}, "ema must be a decay of at least 0 and below 1; got 1.0"),
     ({"max_norm": 0.0}, "max_norm must be above 0; got 0.0"),
     ({"patience": 3}, "patience .* needs validation rows; got patience=3 and no valid"),
-    ({"patience": 0, "valid": [rare()]}, "patience must be at least 1"),
+    ({"patience": 0, "valid": [rare()]}, "patience must be an integer of at least 1"),
+    ({"patience": 1.5, "valid": [rare()]}, "patience must be an integer .* got patience=1.5"),
     ({"parameters": []}, "no parameter to train"),
     ({"parameters": network().parameters()}, "parameters must be those of the model"),
 ]

@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import anyloss
 from anyloss._core.shapes import Layout
-from anyloss.decisions.search import best_offsets
+from anyloss.decisions.search import best_decision, best_offsets
 from anyloss.recipe.target import new_target
 from anyloss.steps import Amplified
 from anyloss.torch import AnyLoss, judge
@@ -270,10 +270,15 @@ def test_multilabel():
     x, y = several()
     module = linear(3)
     refined = quick(module, [(x, y)])
-    logits = module(x).detach().numpy()
-    for k in range(3):
-        best = anyloss.best_threshold(y[:, k].numpy(), logits[:, k], "f1")
-        assert refined.threshold_[k].item() == pytest.approx(best.threshold, rel=1e-5)
+    logits = module(x).detach().double().numpy()
+    shared = best_decision(
+        y.numpy(), logits, anyloss.metric("f1"), Layout("multilabel", "macro", 3),
+        weight=np.ones(300), sharing="shared", probabilities=False,
+    ).decision.thresholds  # fmt: skip
+    for k, positives in enumerate(y.sum(0).tolist()):
+        own = anyloss.best_threshold(y[:, k].numpy(), logits[:, k], "f1").threshold
+        expected = (positives * own + 10 * shared[k]) / (positives + 10)
+        assert refined.threshold_[k].item() == pytest.approx(expected, rel=1e-4)
     assert refined.predict(x).shape == (300, 3)
     reached = f1_score(y, refined.predict(x), average="macro")
     assert refined.end_score == pytest.approx(reached)
@@ -632,7 +637,7 @@ BAD = [
         TypeError,
         "such as torch.optim.SGD",
     ),
-    ([(X, Y)], {"epochs": -1}, ValueError, "epochs must be at least 0; got 8 and -1"),
+    ([(X, Y)], {"epochs": -1}, ValueError, "epochs must be an integer of at least 0; got -1"),
 ]
 
 

@@ -67,7 +67,7 @@ class RefineCallback(keras.callbacks.Callback):  # type: ignore[misc]
             read = partial(switched.read_target, metric=self.metric, average=self.average)
             self.target = read(p, *self.labels)
             z = self._logits(self.x)
-            start = switched.candidate(self.model, self.target, z, self.target.averaged_offsets(z))
+            start = switched.candidate(self.model, self.target, z, self.target.steady_offsets(z))
             self.selection = Selection(start)
             self.loss.refined = switched.refined_from(self.target, start.threshold)
             self.model.make_train_function(force=True)  # a compiled one has the start loss

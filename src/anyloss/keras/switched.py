@@ -43,7 +43,7 @@ def tried(
     for share, weights in ((1.0, refined.weights), (0.5, mean)):
         model.set_weights(weights)
         z = logits()
-        for threshold in target.resampled_offsets(z).rules(start.threshold):
+        for threshold in target.refined_offsets(z, start.threshold):
             yield share, candidate(model, target, z, threshold)
 
 

@@ -21,7 +21,7 @@ from anyloss._core.gradient import sample_derivatives
 from anyloss._core.lagrangian import lagrangian, moved
 from anyloss._core.scoring import check_average, check_counts
 from anyloss._core.shapes import Layout
-from anyloss.decisions.search import best_offsets
+from anyloss.decisions.search import best_decision, best_offsets
 from anyloss.metrics import Metric, MetricSpec
 from anyloss.metrics import metric as find_metric
 from anyloss.recipe.skeleton import HeldOutScores
@@ -97,6 +97,29 @@ class Target(NamedTuple):
         found = nearest_threshold(y[:, -1], column, self.metric, self.constraints, self.weight)
         at = np.array([found.threshold])
         return (at if task == "binary" else np.append(0.0, at)), found.score
+
+    def steady_offsets(self, z: Array, resamples: int = RESAMPLES) -> Array:
+        """Offsets that vary less from sample to sample than the best ones.
+
+        Those of several labels are shrunk towards a shared one, as in `TunedDecisionClassifierCV`,
+        because few positives say little of one; others are averaged over resamples.
+        """
+        if self.layout.task == "multilabel":
+            return self._shrunk_offsets(z)
+        return self.averaged_offsets(z, resamples)
+
+    def refined_offsets(self, z: Array, trained: Array, resamples: int = RESAMPLES) -> list[Array]:
+        """The offsets of a model that was trained at some, those preferred first."""
+        if self.layout.task == "multilabel":
+            return [self._shrunk_offsets(z)]
+        return self.resampled_offsets(z, resamples).rules(trained)
+
+    def _shrunk_offsets(self, z: Array) -> Array:
+        y, weight, metric, lay, _ = self
+        z = np.asarray(z, dtype=float)
+        found = best_decision(y, z, metric, lay, weight=weight, probabilities=False)
+        thresholds: Array = found.decision.thresholds
+        return thresholds
 
     def averaged_offsets(self, z: Array, resamples: int = RESAMPLES) -> Array:
         """The mean of the best offsets of resampled rows, which vary less from sample to sample."""

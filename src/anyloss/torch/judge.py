@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from anyloss._core.backend import Array
 from anyloss.recipe.skeleton import HeldOutScores
-from anyloss.recipe.target import RESAMPLES, Resampled, new_target
+from anyloss.recipe.target import RESAMPLES, Target, new_target
 from anyloss.steps import Uniform
 from anyloss.torch.loss import AnyLoss
 from anyloss.torch.refined import shifted
@@ -83,30 +83,34 @@ class Judge:
         """The threshold of each class for the metric, in turn where there are several.
 
         It is the mean of the best thresholds of resampled rows, of which there are fewer where
-        there are many logits. Of more than `TUNED_NUMBERS` some are drawn with a fixed seed.
+        there are many logits; those of several labels are shrunk towards a shared one. Of more than
+        `TUNED_NUMBERS` logits some are drawn with a fixed seed.
         """
         if self.labels.layout.per_sample:
             return self._threshold_of_samples(rows)
-        return self._like(rows, self._resampled(rows).mean)
+        target, z, resamples = self._tuned(rows)
+        return self._like(rows, target.steady_offsets(z, resamples))
 
     def thresholds(self, rows: Rows, trained: Tensor) -> list[Tensor]:
         """The thresholds of a model that was trained at one, those preferred first."""
         if self.labels.layout.per_sample:
             return [self._threshold_of_samples(rows)]
-        rules = self._resampled(rows).rules(trained.double().cpu().numpy())
-        return [self._like(rows, each) for each in rules]
+        target, z, resamples = self._tuned(rows)
+        found = target.refined_offsets(z, trained.double().cpu().numpy(), resamples)
+        return [self._like(rows, each) for each in found]
 
     def _like(self, rows: Rows, offsets: Array) -> Tensor:
         return torch.tensor(offsets, dtype=rows.z.dtype, device=rows.z.device)
 
-    def _resampled(self, rows: Rows) -> Resampled:
+    def _tuned(self, rows: Rows) -> tuple[Target, Array, int]:
+        """The labels and the logits that thresholds are tuned on, and how many resamples."""
         z, y, w = self._drawn(rows)
         lay = self.labels.layout
         one_hot = F.one_hot(y.long(), lay.classes) if lay.task == "multiclass" else y
         columns, weight = one_hot.reshape(len(z), -1).double().numpy(), w.double().numpy()
         target = self.target._replace(y=columns, weight=weight)
         resamples = max(0, min(RESAMPLES, TUNED_NUMBERS // max(1, z.numel()) - 1))
-        return target.resampled_offsets(z.reshape(len(z), -1).numpy(), resamples)
+        return target, z.reshape(len(z), -1).numpy(), resamples
 
     def _drawn(self, rows: Rows) -> tuple[Tensor, Tensor, Tensor]:
         """Rows of all ranks, on the CPU."""

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from anyloss._core.scoring import check_number
 from anyloss.recipe.selection import Candidate, Selection
 from anyloss.recipe.skeleton import HeldOutScores
 from anyloss.torch.batch import entropy_sums, read_batch
@@ -45,6 +46,7 @@ class Refinement:
         *, cross_entropy: float = 0.1, priors: Sequence[float] | None = None,
         parameters: Sequence[Tensor] | None = None,
     ) -> None:  # fmt: skip
+        check_number("cross_entropy", cross_entropy)
         self.model, self.loader, self.valid = model, loader, valid
         self.metric_loss, self.cross_entropy = loss, cross_entropy
         self.labels = read_labels(model, loader, loss)

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from functools import partial
+from numbers import Integral
 from pathlib import Path
 from typing import Any, Literal
 
@@ -59,12 +60,13 @@ def refine(
     cross-entropy. The counts are running sums over the batches of about an epoch, at most fifty
     (not with `per_sample`). The weights of the last epoch are used, with a threshold between the
     one they were trained at and the mean of the best ones of resampled validation rows, closer to
-    the former the more these vary.
+    the former the more these vary. The thresholds of several labels are shrunk towards a shared
+    one, the more the fewer positives they have.
 
     The result is never worse on the validation rows than the start with its tuned threshold: where
-    it would be, the mean of the resamples is used, or the best threshold of all rows, then the mean
-    of the weights with those of the start (batch norms are estimated again over a pass of
-    `loader`), and else the start.
+    it would be, the mean of the resamples is used, or the best threshold of all rows (for several
+    labels neither), then the mean of the weights with those of the start (batch norms are estimated
+    again over a pass of `loader`), and else the start.
 
     With an initialised process group the ranks exchange counts, validation rows and decisions, so
     that the result is that of one process with all rows. The model is wrapped in DDP or FSDP2
@@ -251,22 +253,22 @@ def _check(
 ) -> None:  # fmt: skip
     if start not in ("cross-entropy", "balanced"):
         raise ValueError(f"start must be 'cross-entropy' or 'balanced'; got {start!r}")
-    if start_epochs < 0 or epochs < 0:
-        raise ValueError(
-            f"start_epochs and epochs must be at least 0; got {start_epochs} and {epochs}"
-        )
+    for name, given in (("start_epochs", start_epochs), ("epochs", epochs)):
+        if not isinstance(given, Integral) or given < 0:
+            raise ValueError(f"{name} must be an integer of at least 0; got {given!r}")
     if isinstance(how.optimizer, torch.optim.Optimizer):
-        given = type(how.optimizer).__name__
         raise TypeError(
             "optimizer must be a function or class that makes an optimizer from parameters, such "
-            f"as torch.optim.{given}; got an instance of it"
+            f"as torch.optim.{type(how.optimizer).__name__}; got an instance of it"
         )
     if ema is not None and not 0 <= ema < 1:
         raise ValueError(f"ema must be a decay of at least 0 and below 1; got {ema!r}")
     if how.max_norm is not None and not how.max_norm > 0:
         raise ValueError(f"max_norm must be above 0; got {how.max_norm!r}")
-    if patience is not None and (valid is None or patience < 1):
+    if patience is not None and (
+        valid is None or not isinstance(patience, Integral) or patience < 1
+    ):
         raise ValueError(
-            f"patience must be at least 1 and needs validation rows; got patience={patience!r} "
-            f"and {'no ' if valid is None else ''}valid"
+            "patience must be an integer of at least 1 and needs validation rows; got "
+            f"patience={patience!r} and {'no ' if valid is None else ''}valid"
         )
