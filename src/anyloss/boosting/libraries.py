@@ -162,7 +162,7 @@ class LightGBM:
         return model.feature_importance("gain")
 
     def save(self, model: Any, path: Path) -> None:
-        # Written by Python: on a full disk the library's own function leaves a part of the file.
+        # Written by Python, so that a full disk is an OSError, as for all other files.
         path.write_text(model.model_to_string(), encoding="utf-8", newline="\n")
 
     def load(self, path: Path, parameters: dict[str, Any]) -> Any:

@@ -48,7 +48,7 @@ def save_model(
     from safetensors.numpy import save
 
     whole = {key: np.ascontiguousarray(value) for key, value in arrays.items()}
-    # Written by Python: the mode then follows the umask, and a full disk is an OSError.
+    # Written by Python, so that a full disk is an OSError.
     save_folder(path, kind, description, {ARRAYS: lambda file: file.write_bytes(save(whole))})
 
 
