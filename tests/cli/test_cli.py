@@ -241,9 +241,9 @@ def test_empty_columns_and_unique_ids_are_not_used_and_a_warning_names_them(tmp_
         main(f"fit {tmp_path}/a.csv --target left --model linear --out {tmp_path}/m".split()) == 0
     )
     shown = capsys.readouterr().out
-    assert "warning: columns that only number the rows are not used: 'row'" in shown
-    assert "warning: text columns whose values hardly ever repeat are not used: 'key'" in shown
-    assert "warning: columns that are constant or empty are not used: 'nothing'" in shown
+    assert "information: columns that only number the rows are not used: 'row'" in shown
+    assert "information: text columns whose values hardly ever repeat are not used: 'key'" in shown
+    assert "information: columns that are constant or empty are not used: 'nothing'" in shown
     words = f"fit {tmp_path}/a.csv --target left --model linear --out {tmp_path}/m --verbose"
     assert main(words.split()) == 0
     shown = capsys.readouterr().out
@@ -375,7 +375,7 @@ def test_predictions_lose_nothing_without_a_warning(folder, capsys):
     table = customers(40, seed=2).assign(decision_value="x")
     table.to_csv(source, index=False)
     before = source.read_bytes()
-    assert main(f"predict {folder}/model {source} --out {source}".split()) == 2
+    assert main(f"predict {folder}/model {source} --out {source} --force".split()) == 2
     assert "would overwrite their source" in capsys.readouterr().err
     assert source.read_bytes() == before
     command = f"predict {folder}/model {source} --out {folder}/odd.csv"
@@ -399,7 +399,8 @@ def test_the_bar_is_not_in_what_is_printed(folder, capsys):
     shown = capsys.readouterr()
     assert "of 300" in shown.err
     assert "of 300" not in shown.out
-    assert "warning: fn / (tp + fn) increases with mistakes" in shown.out
+    assert shown.out.startswith("stop: Do not rely on this model")
+    assert "stop: fn / (tp + fn) increases with mistakes" in shown.out
 
 
 def test_where_nothing_can_be_written_nothing_is_fitted(folder, capsys):

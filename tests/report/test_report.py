@@ -4,7 +4,6 @@ import base64
 import dataclasses
 import html
 import re
-import shutil
 from xml.etree import ElementTree
 
 import numpy as np
@@ -23,7 +22,9 @@ import anyloss
 from anyloss.report import curves, render, words, write
 from anyloss.sklearn import AnyLossClassifier
 from anyloss.tabular import Outcome, Reading, fit_table
+from anyloss.tabular.messages import Message, by_level, information, stop
 from anyloss.tabular.result import Baseline, Importance, Result
+from anyloss.tabular.verdicts import advice
 
 SECTIONS = [
     "answer", "decisions", "threshold", "ranking", "training", "baselines", "columns", "data", "readings", "again",
@@ -302,7 +303,8 @@ ODD = {
 def test_odd_results_give_a_whole_page(result, odd):
     page = render(ODD[odd](result))
     assert not re.search(r"\b(nan|inf|None)\b", page)
-    assert re.findall(r'<(?:header|section) id="(\w+)"', page) == SECTIONS
+    expected = [x for x in SECTIONS if odd != "bare" or x != "training"]  # no empty section
+    assert re.findall(r'<(?:header|section) id="(\w+)"', page) == expected
     for picture in pictures_of(page):
         left, top, width, height = map(float, picture.get("viewBox").split())
         assert picture[0].tag == "title"
@@ -317,7 +319,6 @@ def test_odd_results_name_what_is_missing(result):
     bare = text_of(render(ODD["bare"](result)))
     for part in (
         "The model was not compared with baselines.",
-        "There is no record of the training of this model.",
         "The importance of the columns was not measured.",
         "There are no warnings about the data.",
     ):
@@ -346,23 +347,6 @@ def test_one_file_that_asks_for_nothing(result, tmp_path):
     assert not re.search(r"https?://|url\(|@import|<script|<link|<img|<iframe", page)
     assert set(re.findall(r'(?:href|src)="([^"]*)"', page)) == {"#data"}
     assert [x.name for x in tmp_path.iterdir()] == ["report.html"]
-
-
-@pytest.fixture(scope="module")
-def browser():
-    """Chromium without a window."""
-    webdriver = pytest.importorskip("selenium.webdriver")
-    chromium, driver = (shutil.which(x) for x in ("chromium", "chromedriver"))
-    if not (chromium and driver):
-        pytest.skip("no browser: install chromium and chromium-driver")
-    options = webdriver.ChromeOptions()
-    options.binary_location = chromium
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    for option in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
-        options.add_argument(option)
-    running = webdriver.Chrome(options, webdriver.ChromeService(driver))
-    yield running
-    running.quit()
 
 
 def show(browser, path, width=1100, scheme="light", media="screen"):
@@ -493,8 +477,9 @@ def test_the_tables_of_several_classes_are_those_of_scikit_learn(several, task):
         assert f"{title} {' '.join(values)}" in text
     ids = re.findall(r'<(?:header|section) id="(\w+)"', page)
     assert ids == [
-        "answer", "decisions", "averages", "training", "baselines", "columns", "data", "readings",
-        "again",
+        "answer", "decisions", "averages", "calibration", "errors",
+        *(["slices"] if result.slices else []),
+        "training", "baselines", "columns", "data", "readings", "again",
     ]  # fmt: skip
     assert "<b>0</b>" not in page.replace("<b>0</b></td>", "")  # the names of classes are escaped
     assert not re.search(r"\b(nan|inf|None)\b", text)
@@ -527,3 +512,121 @@ def test_the_page_of_several_classes_fits_its_screen(browser, several, tmp_path,
     show(browser, write(several[task], tmp_path / "report.html"), width)
     assert browser.execute_script("return document.documentElement.scrollWidth") <= width
     assert browser.get_log("browser") == []
+
+
+def test_the_calibration_picture_shows_where_the_scores_are(fitted):
+    result = fitted["linear"]
+    low = dataclasses.replace(result, p_test=result.p_test / 10)
+    for given, most in ((result, 1.0), (low, 0.1)):
+        page = render(given)
+        picture = page[page.index("Calibration curve") :]
+        ticks = re.findall(
+            r'class="tick middle"[^>]*>([\d.]+)<', picture[: picture.index("</svg>")]
+        )
+        assert max(map(float, ticks)) <= most
+
+
+@pytest.mark.parametrize("model", ["linear", "lightgbm"])
+def test_the_page_has_the_scores_the_slices_and_the_errors(fitted, table, held_out, model):
+    result = fitted[model]
+    page = render(result)
+    text = text_of(page)
+    train = table[table["left"].notna()].drop(index=held_out(result).index)
+    decided = result.model.decide(result.model.decision_values(train))
+    expected = metrics.f1_score(train["left"], decided, pos_label="yes")
+    assert result.train_score == pytest.approx(expected)
+    assert f"training rows the model has seen them {expected:.3f}" in text
+    assert f"test rows took no part in anything {result.score:.3f}" in text
+    assert f"did decide {result.held_out_score:.3f}" not in text
+    assert f"chosen on them {result.held_out_score:.3f}" in text
+    assert "Best trivial decision" in text
+    sections = re.findall(r'<(?:header|section) id="(\w+)"', page)
+    assert sections == [
+        "answer", "decisions", "threshold", "ranking", "errors", "slices", "training",
+        "baselines", "columns", "data", "readings", "again",
+    ]  # fmt: skip
+    for each in result.slices:
+        assert f"{each.values}" in html.unescape(text)
+    outside = sum(not x.interval[0] <= result.score <= x.interval[1] for x in result.slices)
+    assert f"Of {len(result.slices)} slices, {outside} ha" in text
+    for each in result.wrong_rows:
+        assert f"row {each.row:,} actual {each.actual} predicted {each.predicted} value" in text
+    assert "<b>Bonn" not in page
+    assert "&lt;b&gt;Bonn" in page
+    assert len(page) < 100_000
+
+
+def test_a_model_that_overfits_is_named(fitted):
+    result = fitted["lightgbm"]
+    far = dataclasses.replace(result, train_score=0.99, score=0.6, interval=(0.5, 0.7))
+    assert "far above the test rows: the model overfits" in text_of(render(far))
+    near = dataclasses.replace(far, train_score=0.65)
+    assert "within the interval of the test rows" in text_of(render(near))
+    for given in fitted.values():
+        gap = given.train_score - given.score
+        expected = gap > 0.1 and given.train_score > given.interval[1]
+        assert any("the model overfits" in x for x in given.warnings) == expected
+
+
+def test_messages_are_graded_on_the_page(fitted):
+    texts = (information("columns are not used"), "plain text", stop("the metric is wrong"))
+    better = (Baseline("a", 0.2, 0.5, (0.4, 0.6)), Baseline("b", 0.1, 0.6, (0.4, 0.7), True))
+    result = dataclasses.replace(
+        fitted["linear"], warnings=tuple(by_level(texts)), baselines=better
+    )
+    text = text_of(render(result))
+    assert "Do not rely on this model: the metric is wrong." in text
+    assert "Stop. The metric is wrong Warning. Plain text Information. Columns are not" in text
+    assert "Read the 2 warnings about the data" in text
+    assert advice(dataclasses.replace(result, warnings=())) == (
+        "Use this model: it is clearly better than all baselines."
+    )
+    with pytest.raises(
+        ValueError, match="level must be one of stop, warning, information; got 'x'"
+    ):
+        Message("text", "x")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_levels_can_be_read_and_the_focus_is_seen(browser, fitted, tmp_path, scheme):
+    nasty = tuple(
+        Message(x, level)
+        for x, level in zip(NASTY.values(), ["stop", "warning", "information"] * 2, strict=False)
+    )
+    cells = tuple((x, x) for x in list(NASTY.values())[:5])
+    rows = tuple(
+        dataclasses.replace(x, cells=cells, actual=cells[2][0]) for x in fitted["linear"].wrong_rows
+    )
+    pieces = tuple(
+        dataclasses.replace(x, column=cells[2][0], values=cells[3][0])
+        for x in fitted["linear"].slices
+    )
+    result = dataclasses.replace(fitted["linear"], warnings=nasty, wrong_rows=rows, slices=pieces)
+    path = write(result, tmp_path / "report.html")
+    for width in (320, 390, 1100):
+        show(browser, path, width, scheme)
+        browser.execute_script("document.querySelectorAll('details').forEach(x => x.open = true)")
+        assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+    for level in ("stop", "warning", "information"):
+        ground = colour(browser, f"li.{level}", "backgroundColor")
+        light, dark = sorted((ground, colour(browser, f"li.{level} b", "color")), reverse=True)
+        assert (light + 0.05) / (dark + 0.05) >= 4.5, level
+    assert browser.get_log("browser") == []
+    seen = set()
+    for _ in range(6):  # a keyboard reaches the link, the table that scrolls, and the folded list
+        browser.execute_cdp_cmd(
+            "Input.dispatchKeyEvent",
+            {"type": "keyDown", "key": "Tab", "code": "Tab", "windowsVirtualKeyCode": 9},
+        )
+        browser.execute_cdp_cmd(
+            "Input.dispatchKeyEvent",
+            {"type": "keyUp", "key": "Tab", "code": "Tab", "windowsVirtualKeyCode": 9},
+        )
+        tag, style, size = browser.execute_script(
+            "const x = document.activeElement, s = getComputedStyle(x);"
+            "return [x.tagName, s.outlineStyle, parseFloat(s.outlineWidth)]"
+        )
+        seen.add(tag)
+        if tag != "BODY":
+            assert (style, size) == ("solid", 2), tag
+    assert {"A", "SUMMARY", "DIV"} <= seen

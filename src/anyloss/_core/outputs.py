@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -20,8 +21,37 @@ def check_output(out: Path, suffixes: Sequence[str] = (".csv",)) -> None:
     """
     if out.suffix not in suffixes:
         raise ValueError(f"the output must end in {' or '.join(suffixes)}; got {out.name!r}")
-    if out.is_dir():
-        raise ValueError(f"the output must be a file; {out} is a folder")
+    if out.exists() and not out.is_file():
+        kind = "a folder" if out.is_dir() else "a pipe or a device"
+        raise ValueError(f"the output must be a file; {out} is {kind}")
+    target_of(out)
+
+
+def check_new(out: Path, force: bool) -> None:
+    """Refuse a path that exists, unless it shall be overwritten."""
+    if out.exists() and not force:
+        raise ValueError(f"{out} exists; choose another output, or overwrite it with --force")
+
+
+def target_of(path: Path) -> Path:
+    """The path itself, or what it is a link to; a link to nothing is refused."""
+    if path.is_symlink() and not path.exists():
+        raise ValueError(
+            f"{path} is a link to {os.readlink(path)}, which does not exist; choose another path, "
+            "or remove the link"
+        )
+    return Path(os.path.realpath(path)) if path.is_symlink() else path
+
+
+class NotWritten(ValueError):
+    """The error for a path that cannot be written, such as on a full disk."""
+
+    def __init__(self, path: Path, error: OSError | NotWritten) -> None:
+        if isinstance(error, NotWritten):
+            self.reason: str = error.reason
+        else:
+            self.reason = error.strerror or str(error)
+        super().__init__(f"{path} cannot be written ({self.reason}); choose another path")
 
 
 def write_table(table: Any, out: Path) -> None:
@@ -37,16 +67,27 @@ def write_table(table: Any, out: Path) -> None:
 def replacing(out: Path) -> Iterator[Path]:
     """Yield a temporary path; at the end, move the file from there to `out`.
 
-    If the block raises an error, the temporary file is deleted and `out` remains as it was.
+    If `out` is a link, the file that it points to is replaced. If the block raises an error, the
+    temporary file is deleted and `out` remains as it was. The file mode follows the umask.
     """
-    out.parent.mkdir(parents=True, exist_ok=True)
-    part = out.with_name(f".{out.name}.part")
+    place = target_of(out)
+    part = place.with_name(f".{place.name}.part")
     try:
+        place.parent.mkdir(parents=True, exist_ok=True)
         yield part
-        part.replace(out)
-    except BaseException:
-        part.unlink(missing_ok=True)
+        part.replace(place)
+    except BaseException as error:
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
+        if isinstance(error, OSError) and _concerns(error, part):
+            raise NotWritten(out, error) from None
         raise
+
+
+def _concerns(error: OSError, part: Path) -> bool:
+    """Whether an error is about the file that is written, not about one that is read."""
+    near = [part, part.parent, *part.parents]
+    return error.filename is None or Path(os.fsdecode(error.filename)) in near
 
 
 def versions(packages: Sequence[str]) -> dict[str, str]:

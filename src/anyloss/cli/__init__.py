@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from anyloss import __version__
+from anyloss._core.install import install_command
 from anyloss.cli import benchmark, certificates, metrics, tables
 from anyloss.cli.arguments import add_help
 
@@ -38,7 +39,7 @@ def run(parser: argparse.ArgumentParser, arguments: Sequence[str] | None = None)
         # An error in a formula has several lines and ends with a mark below the place.
         text = text if text.endswith("^") else " ".join(text.split())
         if isinstance(error, ModuleNotFoundError) and "pip install" not in text:
-            text += f"; install it with: pip install 'anyloss[{given.extra}]'"
+            text += f"; install it with: {install_command(given.extra)}"
         print(f"{program}: error: {text}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
@@ -72,7 +73,8 @@ def _parser() -> argparse.ArgumentParser:
     ):  # fmt: skip
         add(commands)
     for name, command in commands.choices.items():
-        command.add_argument("--debug", action="store_true", help="Show the traceback of an error.")
+        text = "Show the traceback of an error. Default: its message only."
+        command.add_argument("--debug", action="store_true", help=text)
         extra = "benchmark" if name == "bench" else "cli"
         command.set_defaults(extra=extra, resumable=name in ("bench", "compare"))
     return parser

@@ -60,24 +60,28 @@ def add_table(command: argparse.ArgumentParser) -> None:
         "--seed", type=_seed, default=0, help="The seed of all random choices. Default: 0."
     )
     command.add_argument(
-        "--drop", nargs="+", default=[], metavar="COLUMN", help="Columns that are not used."
+        "--drop",
+        nargs="+",
+        default=[],
+        metavar="COLUMN",
+        help="Columns that are not used. Default: none.",
     )
     command.add_argument(
         "--id",
         metavar="COLUMN",
-        help="A column that identifies the rows. It is not used as a feature.",
+        help="A column that identifies the rows. It is not used as a feature. Default: none.",
     )
     command.add_argument(
         "--group",
         metavar="COLUMN",
         help="A column of groups, such as customers or patients, whose rows stay together. It is "
-        "not used as a feature.",
+        "not used as a feature. Default: none.",
     )
     command.add_argument(
         "--time",
         metavar="COLUMN",
         help="A column of dates or numbers. The model is trained on the earlier rows and tested on "
-        "the later ones. It is not used as a feature.",
+        "the later ones. It is not used as a feature. Default: none.",
     )
     add_format(command)
 
@@ -109,6 +113,15 @@ def add_out(
     """Declare `--out`, which is required if it has no default."""
     command.add_argument(
         "--out", type=Path, default=default, required=default is None, metavar=metavar, help=text
+    )
+
+
+def add_force(command: argparse.ArgumentParser) -> None:
+    """Declare `--force`, without which a command refuses an output that exists."""
+    command.add_argument(
+        "--force",
+        action="store_true",
+        help="Overwrite the output if it exists. Default: an existing output is an error.",
     )
 
 

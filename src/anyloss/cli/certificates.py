@@ -26,7 +26,7 @@ def add_certify(commands: Any) -> None:
         "--constraint",
         nargs="+",
         metavar="CONSTRAINT",
-        help="Constraints to test, such as 'recall >= 0.9', in place of the metric.",
+        help="Constraints to test, such as 'recall >= 0.9', in place of the metric. Default: none.",
     )
     certify.add_argument(
         "--positive", metavar="CLASS", help="The positive class. Default: 1, for labels 0 and 1."
@@ -41,7 +41,8 @@ def add_certify(commands: Any) -> None:
     certify.add_argument(
         "--groups",
         metavar="COLUMN",
-        help="A column of groups, such as patients. One random row of each group is used.",
+        help="A column of groups, such as patients. One random row of each group is used. "
+        "Default: none.",
     )
     add_format(certify)
 

@@ -15,12 +15,14 @@ from anyloss.cli.arguments import (
     NETWORK,
     add_command,
     add_folds,
+    add_force,
     add_format,
     add_model_folder,
     add_out,
     add_table,
     table_options,
 )
+from anyloss.cli.messages import print_messages
 
 
 def add_fit(commands: Any) -> None:
@@ -44,13 +46,21 @@ def add_fit(commands: Any) -> None:
         metavar="SHARE",
         help="The share of rows to evaluate the model on. Default: 0.2.",
     )
-    fit.add_argument("--verbose", action="store_true", help="Print how each column was read.")
+    fit.add_argument(
+        "--no-rows",
+        action="store_true",
+        help="Leave single rows of the table, those with the most confident errors, out of the "
+        "report. Default: they are shown.",
+    )
+    fit.add_argument(
+        "--verbose", action="store_true", help="Print how each column was read. Default: no."
+    )
     fit.add_argument(
         "--constraint",
         action="append",
         metavar="TEXT",
         help="A constraint for two classes, such as 'recall >= 0.9': a metric, >= or <=, and a "
-        "number. The option may be repeated; all constraints hold jointly.",
+        "number. The option may be repeated; all constraints hold jointly. Default: none.",
     )
     fit.add_argument(
         "--confidence-level",
@@ -68,7 +78,10 @@ def add_fit(commands: Any) -> None:
         help="The share of rows that certify, with --confidence-level. Default: 0.2.",
     )
     fit.add_argument(
-        "--log-dir", type=Path, metavar="FOLDER", help="A folder for TensorBoard logs."
+        "--log-dir",
+        type=Path,
+        metavar="FOLDER",
+        help="A folder for TensorBoard logs. Default: none are written.",
     )
 
 
@@ -76,6 +89,7 @@ def _fit(given: argparse.Namespace) -> None:
     options = {
         "model": given.model, "test_share": given.test_share, "constraints": given.constraint,
         "confidence_level": given.confidence_level, "certify_share": given.certify_share,
+        "show_rows": not given.no_rows,
     }  # fmt: skip
     _run_fit(given, {**table_options(given), **options}, given.log_dir)
 
@@ -119,18 +133,16 @@ def _print_stage(text: str) -> None:
     Console(stderr=True).print(text, style="dim", markup=False, highlight=False)
 
 
-def _print_warnings(warnings: Any) -> None:
-    for text in warnings:
-        print(f"warning: {text}")
-
-
 def _print_result(result: Any, out: Path) -> None:
     from anyloss.tabular.columns import listed
-    from anyloss.tabular.verdicts import headline
+    from anyloss.tabular.messages import STOP
+    from anyloss.tabular.verdicts import advice
 
+    first = advice(result)
+    print(f"{STOP}: {first}" if first.level == STOP else first)
+    print_messages(x for x in result.warnings if x not in first)
     rarer = "" if result.settings["positive_named"] else " (the rarer class)"
     low, high = result.interval
-    _print_warnings(result.warnings)
     for name, value in result.candidates.items():
         print(f"candidate {name}: {value:.4f} on held-out training rows")
     print(f"model: {result.model_name}")
@@ -145,6 +157,7 @@ def _print_result(result: Any, out: Path) -> None:
         f"{result.metric}{average} on {result.facts['test_rows']} test rows: {result.score:.4f} "
         f"(95 % interval: {low:.4f} to {high:.4f})"
     )
+    print(f"on the training rows: {result.train_score:.4f}")
     _print_promise(result)
     _print_classes(result)
     print("baselines on the same rows (difference: model minus baseline):")
@@ -154,7 +167,6 @@ def _print_result(result: Any, out: Path) -> None:
             f"  {each.name}: {each.score:.4f} (difference {each.difference:+.4f}, 95 % interval: "
             f"{low:+.4f} to {high:+.4f})"
         )
-    print(headline(result.baselines))
     print(f"Wrote the model to {out}")
     print(f"Wrote the report to {out / 'report.html'}")
 
@@ -201,15 +213,19 @@ def add_predict(commands: Any) -> None:
         "--allow-drift",
         action="store_true",
         help="Predict even if more than a tenth of the cells of a column cannot be read as in the "
-        "training table.",
+        "training table. Default: that is an error.",
     )
+    add_force(predict)
     add_format(predict)
 
 
 def _predict(given: argparse.Namespace) -> None:
+    from anyloss._core.outputs import check_new, check_output
     from anyloss.tabular import load, predict_table
     from anyloss.tabular.promises import promise_in_words
 
+    check_output(given.out, (".csv", ".parquet"))
+    check_new(given.out, given.force)
     model, warnings = load(given.model), dict[str, list[str]]()
 
     def keep(text: str) -> None:  # a warning may occur in each part of the file
@@ -221,7 +237,7 @@ def _predict(given: argparse.Namespace) -> None:
             encoding=given.encoding, allow_drift=given.allow_drift, on_rows=on_rows,
             on_warning=keep,
         )  # fmt: skip
-    _print_warnings(
+    print_messages(
         first + (f", and in {len(more)} more parts of the file" if more else "")
         for first, *more in warnings.values()
     )
@@ -276,7 +292,7 @@ def _compare(given: argparse.Namespace) -> None:
             **table, journal=journal, model=given.model, folds=given.folds,
             repeats=given.repeats, rows=given.rows, on_progress=on_progress,
         )  # fmt: skip
-    _print_warnings(found.warnings)
+    print_messages(found.warnings)
     folds = f"{given.repeats} x {given.folds} folds (repeats x folds)"
     print(f"Mean {found.metric} over {folds} of {found.rows} rows")
     width = max(32, *(len(x.name) + 2 for x in found.baselines))
@@ -314,11 +330,14 @@ def add_export(commands: Any) -> None:
     export = add_command(commands, "export", _export, text)
     add_model_folder(export)
     export.add_argument("out", type=Path, help="The output: .onnx.")
+    add_force(export)
 
 
 def _export(given: argparse.Namespace) -> None:
+    from anyloss._core.outputs import check_new
     from anyloss.tabular import load
     from anyloss.tabular.onnx import export
 
+    check_new(given.out, given.force)
     export(load(given.model), given.out)
     print(f"Wrote the ONNX model to {given.out}")

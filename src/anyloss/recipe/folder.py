@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import secrets
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +20,7 @@ import numpy as np
 
 from anyloss._core.backend import Array
 from anyloss._core.formula import Formula
+from anyloss._core.outputs import NotWritten, target_of
 from anyloss.metrics import METRICS, Metric, MetricSpec, cost_matrix
 from anyloss.metrics import metric as find_metric
 
@@ -44,10 +45,11 @@ def save_model(
     path: Path | str, kind: str, description: dict[str, Any], arrays: dict[str, Array]
 ) -> None:
     """Write a model folder of arrays."""
-    from safetensors.numpy import save_file
+    from safetensors.numpy import save
 
     whole = {key: np.ascontiguousarray(value) for key, value in arrays.items()}
-    save_folder(path, kind, description, {ARRAYS: lambda file: save_file(whole, file)})
+    # Written by Python, so that a full disk is an OSError.
+    save_folder(path, kind, description, {ARRAYS: lambda file: file.write_bytes(save(whole))})
 
 
 def save_folder(
@@ -62,7 +64,7 @@ def save_folder(
     `files` are the names of files (or folders) and the functions that write them. `extras` lie
     beside the model, such as its report; the model can be loaded without them.
     """
-    path, extras = Path(path), extras or {}
+    path, extras = target_of(Path(path)), extras or {}
     _refuse_other(path)
     about = {"anyloss": VERSION, "kind": kind, **description, "extras": sorted(extras)}
     temporary = _beside(path)
@@ -75,10 +77,11 @@ def save_folder(
         about["seal"] = _seal(about)
         text = json.dumps(about, indent=2, allow_nan=False)
         (temporary / DESCRIPTION).write_text(text + "\n", encoding="utf-8")
-        temporary.chmod(0o755)
         _move(temporary, path)
-    except BaseException:
+    except BaseException as error:
         shutil.rmtree(temporary, ignore_errors=True)
+        if isinstance(error, OSError | NotWritten):  # the latter for a file of the folder
+            raise NotWritten(path, error) from None
         raise
 
 
@@ -90,6 +93,7 @@ def check_place(path: Path) -> None:
         ...
     ValueError: / exists and is not a model folder; choose another path
     """
+    path = target_of(path)
     _refuse_other(path)
     _beside(path).rmdir()
 
@@ -100,14 +104,14 @@ def _refuse_other(path: Path) -> None:
 
 
 def _beside(path: Path) -> Path:
-    """A new hidden folder next to `path`."""
+    """A new hidden folder next to `path`, whose mode follows the umask."""
+    place = path.with_name(f".{path.name}-{secrets.token_hex(4)}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        return Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
+        place.mkdir()
     except OSError as error:
-        raise ValueError(
-            f"{path} cannot be written ({error.strerror}); choose another path"
-        ) from None
+        raise NotWritten(path, error) from None
+    return place
 
 
 def _move(temporary: Path, path: Path) -> None:

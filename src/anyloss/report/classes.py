@@ -7,6 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from anyloss.metrics import metric as find_metric
+from anyloss.report import curves
+from anyloss.report.curves import Calibration
 from anyloss.tabular.model import confusion
 from anyloss.tabular.result import Result
 from anyloss.tabular.scoring import scoring_of
@@ -14,6 +16,10 @@ from anyloss.tabular.scoring import scoring_of
 MOST_CLASSES = 15  # of a matrix that can be read
 MOST_ERRORS = 15  # pairs of classes in the list that takes its place
 AVERAGES = ("macro", "micro", "weighted")
+CALIBRATED = {  # the axes of the calibration curve
+    "multiclass": ("mean value of the predicted class", "share of correct rows"),
+    "multilabel": ("mean decision value", "share of labels that apply"),
+}
 
 
 class ClassRow(NamedTuple):
@@ -94,3 +100,12 @@ def averages(result: Result) -> tuple[list[str], list[tuple[str, list[float | No
         ]
         rows.append((metric.title if metric.is_named else metric.name, values))
     return names, rows
+
+
+def calibration(result: Result) -> Calibration:
+    """How often a predicted class is right, by its decision value; all labels are pooled."""
+    y, p = result.y_test, result.p_test
+    if result.outcome.task == "multilabel":
+        return curves.calibration(y.ravel(), p.ravel())
+    rows, predicted = np.arange(len(p)), p.argmax(axis=1)
+    return curves.calibration(y[rows, predicted], p[rows, predicted])

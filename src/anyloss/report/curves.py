@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from sklearn.calibration import calibration_curve
+from scipy.stats import binomtest
 from sklearn.metrics import (
     average_precision_score,
     precision_recall_curve,
@@ -17,7 +17,7 @@ from anyloss._core.backend import Array
 from anyloss.metrics import Metric
 from anyloss.thresholds import sweep
 
-MOST_POINTS = 300
+MOST_POINTS, BINS = 300, 10
 
 
 class Curve(NamedTuple):
@@ -73,7 +73,28 @@ def precision_recall(y: Array, p: Array) -> Curve:
     return Curve(*thin(recall[::-1], precision[::-1]), float(average_precision_score(y, p)))
 
 
-def calibration(y: Array, p: Array) -> Curve:
-    """The share of positives in ten bins of the decision value, and their mean distance."""
-    share, value = calibration_curve(y, p, n_bins=10, strategy="quantile")
-    return Curve(value, share, float(np.abs(share - value).mean()))
+class Calibration(NamedTuple):
+    """The mean decision value and the share of positives in each bin, with its 95 % interval."""
+
+    x: Array
+    y: Array
+    low: Array
+    high: Array
+    gap: float  # the mean distance between both, over all rows
+
+
+def calibration(y: Array, p: Array) -> Calibration:
+    """Ten bins of the decision value with as many rows each (fewer if values are tied).
+
+    >>> found = calibration(np.array([0, 0, 1, 1]), np.array([0.2, 0.2, 0.6, 0.6]))
+    >>> found.x.tolist(), found.y.tolist(), round(found.gap, 2)
+    ([0.2, 0.6], [0.0, 1.0], 0.3)
+    """
+    edges = np.quantile(p, np.linspace(0, 1, BINS + 1))
+    _, at = np.unique(np.searchsorted(edges[1:-1], p), return_inverse=True)
+    rows, hits, values = (np.bincount(at, w) for w in (None, y.astype(float), p))
+    share, value = hits / rows, values / rows
+    pairs = zip(hits.astype(int), rows.astype(int), strict=True)
+    low, high = np.array([binomtest(k, n).proportion_ci(method="wilson") for k, n in pairs]).T
+    gap = float(np.abs(share - value) @ rows / len(p))
+    return Calibration(value, share, low, high, gap)

@@ -45,6 +45,16 @@ class Axis(NamedTuple):
         low, high = extent(values)
         return cls(label) if low >= 0 and high <= 1 else cls.around(label, (low, high))
 
+    @classmethod
+    def within_shares(cls, label: str, values: Iterable[float]) -> Axis:
+        """An axis around shares, within 0 and 1.
+
+        >>> Axis.within_shares("share", [0.0, 0.1])
+        Axis(label='share', low=0.0, high=0.106)
+        """
+        whole = cls.around(label, values)
+        return cls(label, max(whole.low, 0.0), min(whole.high, 1.0))
+
     def share(self, value: float) -> float:
         """The position of a value along the axis, from 0 to 1."""
         return (value - self.low) / (self.high - self.low)
@@ -120,6 +130,15 @@ class Plot:
         for a, b in zip(x, y, strict=True):
             _add(self.root, "circle", f"dot {style}", cx=self._across(a), cy=self._down(b), r=3.5)
 
+    def whiskers(self, x: Array, low: Array, high: Array, style: str) -> None:
+        """Draw a vertical line for the interval of each point."""
+        for a, b, c in zip(x, low, high, strict=True):
+            at = self._across(a)
+            _add(
+                self.root, "line", f"whisker {style}",
+                x1=at, x2=at, y1=self._down(b), y2=self._down(c),
+            )  # fmt: skip
+
     def chosen(self, x: float, y: float, label: str, interval: Sequence[float] = ()) -> None:
         """Draw the point of the model's threshold, with its interval as a vertical line."""
         across, down = self._across(x), self._down(y)
@@ -139,9 +158,11 @@ class Plot:
         return _markup(self.root)
 
 
-def interval_row(value: float, interval: tuple[float, float], axis: Axis, title: str) -> Markup:
-    """A dot with its interval and a line at zero, of the height of a line of text."""
-    root = _row(axis, title)
+def interval_row(
+    value: float, interval: tuple[float, float], axis: Axis, title: str, at: float = 0.0
+) -> Markup:
+    """A dot with its interval and a line at `at`, of the height of a line of text."""
+    root = _row(axis, title, at)
     if math.isfinite(value):
         low, high = (_along(axis, x if math.isfinite(x) else value) for x in interval)
         _add(root, "line", "whisker first", x1=low, x2=high, y1=MIDDLE, y2=MIDDLE)
@@ -160,10 +181,10 @@ def bar_row(value: float, deviation: float, axis: Axis, title: str) -> Markup:
     return _markup(root)
 
 
-def _row(axis: Axis, title: str) -> ElementTree.Element:
+def _row(axis: Axis, title: str, at: float = 0.0) -> ElementTree.Element:
     root = _picture(ROW_WIDTH, 2 * MIDDLE, title)
-    zero = _along(axis, 0)
-    _add(root, "line", "zero", x1=zero, x2=zero, y1=0, y2=2 * MIDDLE)
+    across = _along(axis, at)
+    _add(root, "line", "zero", x1=across, x2=across, y1=0, y2=2 * MIDDLE)
     return root
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from anyloss._core.outputs import replacing
 from anyloss.metrics import METRICS, Metric
 from anyloss.metrics import metric as find_metric
-from anyloss.report import classes, curves, pictures, promises, words
+from anyloss.report import classes, curves, details, pictures, promises, words
+from anyloss.tabular.messages import INFORMATION, LEVELS, by_level
 from anyloss.tabular.result import Result
-from anyloss.tabular.verdicts import best_trivial, headline, is_useless
+from anyloss.tabular.verdicts import advice, best_trivial
 from anyloss.thresholds import best_threshold
 
 MOST_COLUMNS, MOST_DROPPED, MOST_READINGS = 15, 20, 60
@@ -35,7 +37,9 @@ _templates.filters.update(
     count=words.count,
     difference=words.difference,
 )
-_templates.globals.update(of=words.of, percent=words.percent, clear=words.clear)
+_templates.globals.update(
+    of=words.of, percent=words.percent, clear=words.clear, known=math.isfinite
+)
 
 
 def write(result: Result, path: Path | str) -> Path:
@@ -96,7 +100,7 @@ def render(result: Result) -> str:
     metric = find_metric(result.metric)
     each = "labels" if result.outcome.task == "multilabel" else "classes"
     title, meaning = words.title_and_meaning(metric, result.average, each)
-    two = result.outcome.task == "binary"
+    two, messages = result.outcome.task == "binary", by_level(result.warnings)
     shown = _two_classes(result, metric, title) if two else _several_classes(result, title)
     return _templates.get_template("page.html").render(
         result=result,
@@ -104,13 +108,18 @@ def render(result: Result) -> str:
         title=title,
         meaning=meaning,
         digits=words.digits_of(result.interval),
-        headline=headline(result.baselines),
-        useless=is_useless(result.baselines),
+        advice=advice(result),
+        messages=messages,
+        levels=LEVELS,
+        gap=words.training_gap(result),
+        serious=[x for x in messages if x.level != INFORMATION],
         trivial=best_trivial(result.baselines),
         against=words.against_baselines(result),
         training=pictures.training(result.curve, title),
         baselines=pictures.baselines(result.baselines),
         importances=pictures.importances(result.importances, MOST_COLUMNS),
+        directions=details.directions(result),
+        slices=details.slices(result),
         dropped=result.facts["dropped"][:MOST_DROPPED],
         readings=result.readings[:MOST_READINGS],
         most_named=MOST_DROPPED,
@@ -133,7 +142,7 @@ def _two_classes(result: Result, metric: Metric, title: str) -> dict[str, Any]:
 
 def _several_classes(result: Result, title: str) -> dict[str, Any]:
     """What the page shows for several classes or labels."""
-    rows = classes.class_rows(result)
+    rows, calibration = classes.class_rows(result), classes.calibration(result)
     cells = classes.matrix(result) if result.outcome.task == "multiclass" else []
     decided = result.outcome.decide(result.p_test)
     right = (int((decided == result.y_test).all(axis=1).sum()), len(decided))
@@ -144,6 +153,8 @@ def _several_classes(result: Result, title: str) -> dict[str, Any]:
         "cells": cells,
         "errors": classes.largest_errors(cells),
         "averages": classes.averages(result),
+        "distance": calibration.gap,
+        "calibration": pictures.calibration(calibration, *classes.CALIBRATED[result.outcome.task]),
         "most_classes": classes.MOST_CLASSES,
         "right": right,
         "worst": order[0],
@@ -162,14 +173,13 @@ def _ranking(result: Result) -> dict[str, Any] | None:
     y, p = result.y_test, result.p_test
     if len(np.unique(y)) < 2:
         return None
-    precision_recall, roc, calibration = (
-        make(y, p) for make in (curves.precision_recall, curves.roc, curves.calibration)
-    )
+    precision_recall, roc = curves.precision_recall(y, p), curves.roc(y, p)
+    calibration = curves.calibration(y, p)
     return {
         "average_precision": precision_recall.value,
         "precision_recall": pictures.precision_recall(result, precision_recall),
         "area": roc.value,
         "roc": pictures.roc(result, roc),
-        "gap": calibration.value,
+        "gap": calibration.gap,
         "calibration": pictures.calibration(calibration),
     }

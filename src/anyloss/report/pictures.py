@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from anyloss._core.backend import Array
 from anyloss.metrics import Metric
-from anyloss.report.curves import Curve, against_threshold, thin
+from anyloss.report.curves import Calibration, Curve, against_threshold, thin
 from anyloss.report.drawing import Axis, Plot, bar_row, extent, interval_row
 from anyloss.report.words import difference, digits_of, name, number
 from anyloss.tabular.result import Baseline, Importance, Result
@@ -67,13 +67,22 @@ def precision_recall(result: Result, curve: Curve) -> Markup:
     return plot.markup()
 
 
-def calibration(curve: Curve) -> Markup:
-    """The share of positives against the decision value."""
-    plot = _shares(
-        "Calibration curve", "mean distance", "mean decision value", "share of positives", curve
+def calibration(
+    found: Calibration, x: str = "mean decision value", y: str = "share of positives"
+) -> Markup:
+    """The share of positives against the decision value, where the decision values are."""
+    plot = Plot(
+        "Calibration curve",
+        f"The mean distance from the diagonal is {number(found.gap)}.",
+        Axis.within_shares(x, found.x),
+        Axis.within_shares(y, [*found.low, *found.high]),
     )
-    plot.guide((0, 0), (1, 1))
-    plot.dots(curve.x, curve.y, "first")
+    low, high = max(plot.x.low, plot.y.low), min(plot.x.high, plot.y.high)
+    if low < high:
+        plot.guide((low, low), (high, high))
+    plot.line(found.x, found.y, "first")
+    plot.whiskers(found.x, found.low, found.high, "first")
+    plot.dots(found.x, found.y, "first")
     return plot.markup()
 
 

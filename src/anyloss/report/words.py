@@ -6,6 +6,7 @@ import math
 import re
 
 from anyloss.metrics import Metric
+from anyloss.tabular.details import overfitting
 from anyloss.tabular.result import Baseline, Result
 from anyloss.thresholds import Threshold
 
@@ -149,6 +150,15 @@ def _score(result: Result, title: str) -> str:
         f"{title} is {number(result.score, digits)} (95{SPACE}% interval: {low} to {high}) on "
         f"{count(rows)} test row{'s' if rows != 1 else ''} that the model has not seen."
     )
+
+
+def training_gap(result: Result) -> str:
+    """Whether the score of the training rows is far above that of the test rows."""
+    if overfitting(result.train_score, result.score, result.interval):
+        return "far above the test rows: the model overfits"
+    if result.train_score > result.interval[1]:
+        return "somewhat above the test rows"
+    return "within the interval of the test rows, or below"
 
 
 def clear(baseline: Baseline) -> int:

@@ -6,24 +6,32 @@ methods. `TableEncoder` and `for_tables` bring a data frame to any scikit-learn 
 """
 
 from anyloss.tabular.comparing import compare_table
+from anyloss.tabular.effects import Effect
 from anyloss.tabular.encoder import TableEncoder, for_tables
 from anyloss.tabular.fitting import fit_table
 from anyloss.tabular.labels import Outcome
+from anyloss.tabular.messages import Message
 from anyloss.tabular.model import TableModel, load, save
 from anyloss.tabular.predicting import predict_table
 from anyloss.tabular.reading import read_table
 from anyloss.tabular.readings import Reading
 from anyloss.tabular.result import Baseline, Comparison, Importance, Result
+from anyloss.tabular.slices import Slice
+from anyloss.tabular.wrong_rows import WrongRow
 
 __all__ = [
     "Baseline",
     "Comparison",
+    "Effect",
     "Importance",
+    "Message",
     "Outcome",
     "Reading",
     "Result",
+    "Slice",
     "TableEncoder",
     "TableModel",
+    "WrongRow",
     "compare_table",
     "fit_table",
     "for_tables",

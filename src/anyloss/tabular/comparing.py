@@ -24,6 +24,7 @@ from anyloss.baselines.tables import methods_for, several_decisions, several_spl
 from anyloss.recipe.folds import strata
 from anyloss.tabular.evaluating import BASELINES, predictions
 from anyloss.tabular.labels import Outcome
+from anyloss.tabular.messages import by_level
 from anyloss.tabular.options import TableOptions, as_targets
 from anyloss.tabular.preparing import (
     PreparedTable,
@@ -158,7 +159,7 @@ def compare_table(
     ours = float(_scores(found, OURS).mean())
     compared = _baselines(found, folds, table.outcome.task)
     scores = _fold_scores(found, table.outcome.task)
-    warnings = tuple(table.warnings)
+    warnings = tuple(by_level(table.warnings))
     return Comparison(metric, len(y), ours, compared, warnings, scores, folds)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from warnings import catch_warnings
 
 import numpy as np
@@ -60,6 +60,7 @@ class Parts(NamedTuple):
     y_test: Array
     certify_set: tuple[Array, Array] | None = None
     groups: Array | None = None  # of the training rows
+    frame_test: Any = None  # the test rows before they are encoded
 
 
 def baselines(
@@ -71,7 +72,7 @@ def baselines(
     A larger table is sampled: 100,000 rows, or as many as hold 2,000 rows of the rarest class.
     Under constraints there are only baselines that aim at them, or satisfy them on the test rows.
     """
-    X, y, X_test, y_test, certify_set, groups = parts
+    X, y, X_test, y_test, certify_set, groups, _ = parts
     task, mine = outcome.task, scoring.score(y_test, ours)
     rarest = np.bincount(strata(as_columns(y), task)).min() / len(y)
     if len(y) > (most := max(BASELINE_ROWS, round(BASELINE_RARER / rarest))):
@@ -116,7 +117,7 @@ def constrained_decisions(
 
         name = "LightGBM"
         estimator = LGBMClassifier(verbose=-1, n_jobs=1, deterministic=True, force_col_wise=True)
-    X, y, X_test, _, certify_set, groups = parts
+    X, y, X_test, _, certify_set, groups, _ = parts
     folds = splitter(y, INNER, seed, groups)
     p = cross_val_predict(estimator, X, y, groups=groups, cv=folds, method="predict_proba")
     held_out = p[:, 1]

@@ -22,6 +22,7 @@ from anyloss.recipe.constrained import Promise, UncertifiedWarning, check_task, 
 from anyloss.sklearn import AnyLossClassifier
 from anyloss.tabular import evaluating
 from anyloss.tabular.columns import listed
+from anyloss.tabular.details import details, overfitting
 from anyloss.tabular.drift import column_profiles
 from anyloss.tabular.encoder import TableEncoder
 from anyloss.tabular.evaluating import Parts
@@ -35,6 +36,7 @@ from anyloss.tabular.leaks import (
     twin_warning,
     twins,
 )
+from anyloss.tabular.messages import Message, by_level, information, stop
 from anyloss.tabular.model import TableModel, decision_values
 from anyloss.tabular.options import TableOptions, as_targets
 from anyloss.tabular.preparing import (
@@ -62,7 +64,8 @@ def fit_table(
     drop: Sequence[str] = (), id_column: str | None = None, group: str | None = None,
     time: str | None = None, separator: str | None = None, encoding: str | None = None,
     constraints: ConstraintSpec | None = None, confidence_level: float | None = None,
-    certify_share: float = 0.2, verbose: bool = False, on_stage: OnStage | None = None,
+    certify_share: float = 0.2, show_rows: bool = True, verbose: bool = False,
+    on_stage: OnStage | None = None,
 ) -> Result:  # fmt: skip
     """Fit a model to a table for a metric, and evaluate it on rows that it has not seen.
 
@@ -101,6 +104,8 @@ def fit_table(
             new data, such as 0.95. Some of the rows are then set apart before all others, and only
             used to certify the fitted model. None, the default, promises nothing.
         certify_share (float): the share of the rows that is set apart, at random. Default: 0.2.
+        show_rows (bool): whether the result holds single rows of the table, those with the most
+            confident errors, which the report shows. Default: True.
         verbose (bool): whether to show a progress bar with the score of held-out rows.
             Default: False.
         on_stage (callable, optional): a callback. It receives a text at the start of each stage.
@@ -155,7 +160,7 @@ def fit_table(
     found = TableModel(
         encoder, fitted[best], table.outcome, tuple(table.readings), profiles, id_column
     )
-    measured, near = _evaluated(found, best, parts, aucs, scoring, promise, seed, stage)
+    measured, near = _evaluated(found, best, parts, aucs, scoring, promise, seed, stage, show_rows)
     found = replace(found, profile=_profile(found, profiles, measured["p_test"]))
     warnings = (
         *table.warnings, *near, *_cost_warning(metric),
@@ -166,7 +171,7 @@ def fit_table(
     return Result(
         model=found, model_name=best, metric=metric, average=str(scoring.layout.average),
         outcome=table.outcome, readings=found.readings, facts=facts, settings=settings,
-        candidates=candidates if model == "auto" else {}, warnings=warnings,
+        candidates=candidates if model == "auto" else {}, warnings=tuple(by_level(warnings)),
         constraints=tuple(promise.texts or ()), certificate=fitted[best].certificate_, **measured,
     )  # fmt: skip
 
@@ -207,7 +212,7 @@ def _candidates(model: str, grouped: bool) -> Sequence[str]:
 
 def _evaluated(
     model: TableModel, name: str, parts: Parts, aucs: dict[str, Array], scoring: Scoring,
-    promise: Promise, seed: int, stage: OnStage,
+    promise: Promise, seed: int, stage: OnStage, show_rows: bool,
 ) -> tuple[dict[str, Any], list[str]]:  # fmt: skip
     """The fields of a result that describe a fitted model, and warnings about its test rows."""
     stage("Evaluating the model on the test rows")
@@ -226,16 +231,21 @@ def _evaluated(
     importances = evaluating.importances(
         decide, parts.X_test, y_test, model.encoder.sources(), top, scoring, seed
     )
+    stage("Looking for errors and slices")
+    more = details(model, parts, p_test, importances, scoring, seed, show_rows)
+    score, interval = scoring.score(y_test, ours), score_interval(y_test, ours, scoring, seed)
+    warnings = twin_warning(near, y_test, ours, scoring, parts.groups is not None)
     return {
-        "score": scoring.score(y_test, ours),
-        "interval": score_interval(y_test, ours, scoring, seed),
+        "score": score,
+        "interval": interval,
         "counts": scoring.counts(y_test, ours),
         "y_test": y_test,
         "p_test": p_test,
         "curve": _curve(model.classifier),
         "baselines": compared,
         "importances": importances,
-    }, twin_warning(near, y_test, ours, scoring, parts.groups is not None)
+        **more,
+    }, [*warnings, *overfitting(more["train_score"], score, interval)]
 
 
 def _settings(
@@ -294,7 +304,10 @@ def _encoded(
     usable = train[list(encoder.columns_)]
     groups = None if groups is None else groups[~test]
     table.warnings.extend(_leak_warnings(given_away(usable, y, seed), table.outcome))
-    parts = Parts(encoder.transform(train), y, encoder.transform(rest), y_test, groups=groups)
+    parts = Parts(
+        encoder.transform(train), y, encoder.transform(rest), y_test, groups=groups,
+        frame_test=rest[list(encoder.columns_)],
+    )  # fmt: skip
     if certifying.any():
         rows = encoder.transform(table.frame[certifying])
         parts = parts._replace(certify_set=(rows, table.y[certifying]))
@@ -357,7 +370,7 @@ def _curve(classifier: Any) -> Array:
     return np.column_stack([checks[:, 0], soft[at], checks[:, 1]])
 
 
-def _cost_warning(metric: str) -> list[str]:
+def _cost_warning(metric: str) -> list[Message]:
     """A warning if the metric increases with mistakes.
 
     >>> _cost_warning("f1"), len(_cost_warning("fn / (tp + fn)"))
@@ -366,18 +379,24 @@ def _cost_warning(metric: str) -> list[str]:
     if explain(metric, tp=30, fn=20, fp=10, tn=40).threshold is not None:
         return []
     return [
-        f"{metric} increases with mistakes, but the training maximises it: write a cost as 1 - cost"
+        stop(
+            f"{metric} increases with mistakes, but the training maximises it: write a cost as "
+            "1 - cost"
+        )
     ]
 
 
-def _constant_warning(y: Array, outcome: Outcome, scoring: Scoring) -> list[str]:
+def _constant_warning(y: Array, outcome: Outcome, scoring: Scoring) -> list[Message]:
     """A warning if a constant decision has the score of perfect decisions."""
     constant = maximised_by(y, outcome, scoring)
     if constant is None:
         return []
     return [
-        f"{scoring.metric.name} is as high as it can be for the decision {constant}: use a metric "
-        "that counts both kinds of mistakes, such as f1 or mcc, or a constraint on the other kind"
+        stop(
+            f"{scoring.metric.name} is as high as it can be for the decision {constant}: use a "
+            "metric that counts both kinds of mistakes, such as f1 or mcc, or a constraint on the "
+            "other kind"
+        )
     ]
 
 
@@ -433,7 +452,9 @@ def _leak_warnings(found: dict[str, Array], outcome: Outcome) -> list[str]:
     return warnings
 
 
-def _dropped_warning(encoder: TableEncoder) -> list[str]:
+def _dropped_warning(encoder: TableEncoder) -> list[Message]:
     if not encoder.dropped_:
         return []
-    return [f"columns that are constant or empty are not used: {listed(encoder.dropped_)}"]
+    return [
+        information(f"columns that are constant or empty are not used: {listed(encoder.dropped_)}")
+    ]

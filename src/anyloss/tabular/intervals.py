@@ -53,27 +53,69 @@ def resampled(
     y: Array, decisions: Sequence[Array], scoring: Scoring, seed: int, copies: int = 1
 ) -> list[Array]:
     """The scores of decisions on resampled rows, the same rows for all of them."""
-    several = scoring.layout.task == "multiclass"
-    columns = [as_columns(np.asarray(x)) for x in (y, *decisions)]
-    if several:  # one column is enough: the number of the class
-        columns = [x.argmax(axis=1)[:, None] for x in columns]
-    width = columns[0].shape[1]
-    kinds, sizes = np.unique(np.hstack(columns).astype(np.int32), axis=0, return_counts=True)
-    parts = [kinds[:, k : k + width] for k in range(0, kinds.shape[1], width)]
-    if several:
-        parts = [x == np.arange(scoring.layout.classes) for x in parts]
-    label, *decided = (x.astype(float) for x in parts)
+    (label, *decided), sizes = _kinds([y, *decisions], np.ones(len(y)), scoring)
     rng, found = np.random.default_rng(seed), [list[Array]() for _ in decided]
     block = max(1, min(DRAWS, BLOCK // len(sizes)))
     for start in range(0, DRAWS, block):
         draws = min(block, DRAWS - start)
         n = rng.multinomial(len(y) // copies, sizes / sizes.sum(), draws).astype(float)
-        positives, total = n @ label, n.sum(axis=1, keepdims=True)
         for scores, own in zip(found, decided, strict=True):
-            tp, predicted = n @ (label * own), n @ own
-            fn, fp = positives - tp, predicted - tp
-            scores.append(scoring.of_counts(Counts(tp, fn, fp, total - tp - fn - fp)))
+            scores.append(_scores(n, label, own, scoring))
     return [np.concatenate(x) for x in found]
+
+
+def few_rows_interval(
+    y: Array, decided: Array, scoring: Scoring, seed: int = 0
+) -> tuple[float, float]:
+    """The 95 % interval of the score of decisions on few rows.
+
+    A bootstrap of few rows never draws what they do not hold, such as the first true positive. This
+    interval is the central one of the posterior distribution under Jeffreys' prior, which adds half
+    a row to each of the four cells of each label (or two rows to the cells of several classes).
+
+    >>> from anyloss.tabular.scoring import scoring_of
+    >>> y, none = np.repeat([1, 0], [8, 92]), np.zeros(100)
+    >>> low, high = few_rows_interval(y, none, scoring_of("recall", "binary", 1))
+    >>> score_interval(y, none, scoring_of("recall", "binary", 1)), round(low, 1), round(high, 1)
+    ((0.0, 0.0), 0.0, 0.3)
+    """
+    classes = as_columns(np.asarray(y)).shape[1]
+    if scoring.layout.task == "multiclass":
+        added = [
+            np.repeat(np.eye(classes), classes, axis=0),
+            np.tile(np.eye(classes), (classes, 1)),
+        ]
+    else:
+        added = [
+            np.repeat([[x] for x in cells], classes, 1) for cells in ((1, 1, 0, 0), (1, 0, 1, 0))
+        ]
+    weight = np.append(np.ones(len(y)), np.full(len(added[0]), 2 / len(added[0])))
+    rows = [np.vstack([as_columns(x), more]) for x, more in zip((y, decided), added, strict=True)]
+    (label, own), sizes = _kinds(rows, weight, scoring)
+    shares = np.random.default_rng(seed).dirichlet(sizes, DRAWS)
+    return central_interval(_scores(len(y) * shares, label, own, scoring))
+
+
+def _kinds(arrays: Sequence[Array], weight: Array, scoring: Scoring) -> tuple[list[Array], Array]:
+    """The distinct rows of labels and decisions, and the summed weight of each."""
+    several = scoring.layout.task == "multiclass"
+    columns = [as_columns(np.asarray(x)) for x in arrays]
+    if several:  # one column is enough: the number of the class
+        columns = [x.argmax(axis=1)[:, None] for x in columns]
+    width = columns[0].shape[1]
+    kinds, at = np.unique(np.hstack(columns).astype(np.int32), axis=0, return_inverse=True)
+    parts = [kinds[:, k : k + width] for k in range(0, kinds.shape[1], width)]
+    if several:
+        parts = [x == np.arange(scoring.layout.classes) for x in parts]
+    return [x.astype(float) for x in parts], np.bincount(at.ravel(), weight)
+
+
+def _scores(n: Array, label: Array, own: Array, scoring: Scoring) -> Array:
+    """The scores of numbers of rows of each kind, of shape (draws, kinds)."""
+    positives, total = n @ label, n.sum(axis=1, keepdims=True)
+    tp, predicted = n @ (label * own), n @ own
+    fn, fp = positives - tp, predicted - tp
+    return scoring.of_counts(Counts(tp, fn, fp, total - tp - fn - fp))
 
 
 def central_interval(values: Array) -> tuple[float, float]:

@@ -176,8 +176,8 @@ def _write_metrics(result: Result, path: Path) -> None:
     stored = {
         name: getattr(result, name)
         for name in (
-            "model_name", "metric", "average", "score", "interval", "candidates", "facts",
-            "warnings", "settings", "constraints",
+            "model_name", "metric", "average", "score", "interval", "train_score",
+            "held_out_score", "candidates", "facts", "settings", "constraints",
         )
     }  # fmt: skip
     stored |= {
@@ -186,6 +186,9 @@ def _write_metrics(result: Result, path: Path) -> None:
         "counts": {name: np.asarray(x).tolist() for name, x in vars(result.counts).items()},
         "baselines": [asdict(x) for x in result.baselines],
         "importances": [asdict(x) for x in result.importances],
+        "effects": [x.to_json() for x in result.effects],
+        "slices": [asdict(x) for x in result.slices],
+        "warnings": [{"level": x.level, "text": x} for x in result.warnings],
     }
     if result.outcome.task == "multiclass":
         stored["confusion"] = confusion(result).astype(int).tolist()

@@ -16,6 +16,7 @@ from anyloss._core.backend import Array
 from anyloss.tabular.columns import check_distinct, holds_identifiers, listed
 from anyloss.tabular.encoder import TableEncoder
 from anyloss.tabular.labels import LEAST, Outcome, read_labels
+from anyloss.tabular.messages import information
 from anyloss.tabular.options import TableOptions
 from anyloss.tabular.reading import read_table
 from anyloss.tabular.readings import Reading, read_columns
@@ -64,6 +65,7 @@ def prepare_table(frame: Any, options: TableOptions) -> PreparedTable:
     ('yes', 10, ['age'])
     """
     frame = frame.set_axis([str(name) for name in frame.columns], axis=1)
+    frame = frame.reset_index(drop=True)  # the position of each row in the table
     check_distinct(frame.columns)
     targets, others = list(options.targets), [*options.drop]
     others += [x for x in (options.id_column, options.group, options.time) if x is not None]
@@ -74,8 +76,10 @@ def prepare_table(frame: Any, options: TableOptions) -> PreparedTable:
     unlabelled, warnings = frame[targets].isna().any(axis=1), list(frame.attrs.get("warnings", []))
     if unlabelled.any():
         warnings.append(
-            f"rows without a value in {listed(targets)} are not used ({unlabelled.sum()} of "
-            f"{len(frame)} rows)"
+            information(
+                f"rows without a value in {listed(targets)} are not used ({unlabelled.sum()} of "
+                f"{len(frame)} rows)"
+            )
         )
         frame = frame[~unlabelled]
     y, outcome = read_labels(frame, targets, options.positive, options.average)
@@ -88,7 +92,8 @@ def prepare_table(frame: Any, options: TableOptions) -> PreparedTable:
     frame, readings, more = read_columns(frame, frame.attrs.get("decimal", "."))
     numbered = [name for name in frame if _numbers_rows(name, frame[name])]
     if numbered:
-        more.append(f"columns that only number the rows are not used: {listed(numbered)}")
+        text = f"columns that only number the rows are not used: {listed(numbered)}"
+        more.append(information(text))
     frame = frame.drop(columns=numbered)
     table = PreparedTable(
         frame, y, outcome, readings, list(dict.fromkeys(others)), warnings + more, groups, times
@@ -148,9 +153,8 @@ def without_identifiers(table: PreparedTable, train: Any) -> Any:
     found = identifiers(train)
     if found:
         table.leave_out(found, IDENTIFIES)
-        table.warnings.append(
-            f"text columns whose values hardly ever repeat are not used: {listed(found)}"
-        )
+        text = f"text columns whose values hardly ever repeat are not used: {listed(found)}"
+        table.warnings.append(information(text))
     return train.drop(columns=found)
 
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 from anyloss._core.backend import Array
 from anyloss._core.counts import Counts
 from anyloss.certificates import CertifiedThreshold
+from anyloss.tabular.effects import Effect
 from anyloss.tabular.labels import Outcome
+from anyloss.tabular.messages import Message
 from anyloss.tabular.readings import Reading
+from anyloss.tabular.slices import Slice
+from anyloss.tabular.wrong_rows import WrongRow
 
 
 @dataclass(frozen=True)
@@ -92,12 +97,21 @@ class Result:
         importances (tuple of Importance): the columns, the most important first.
         facts (dict): the numbers of rows and columns, the share of missing cells, and the columns
             that are not used.
-        warnings (tuple of str): what a reader should know about the data before relying on the
-            score.
+        warnings (tuple of Message): what a reader should know before relying on the score, each
+            text with its level.
         settings (dict): the command, the seed, the date and the versions, to repeat the fit.
         constraints (tuple of str): the constraints. Default: none.
         certificate (CertifiedThreshold or None): with a confidence level, what is certified about
             new data. Default: None.
+        train_score (float): the score of the training rows, weighted to the number of test rows.
+            Default: NaN.
+        held_out_score (float): the score of training rows that are held out from the training of
+            the members that decide about them. Default: NaN.
+        slices (tuple of Slice): the scores of parts of the test rows. Default: none.
+        small_slices (int): the number of parts that are too small for a score. Default: 0.
+        effects (tuple of Effect): how the decision values change with the most important columns.
+            Default: none.
+        wrong_rows (tuple of WrongRow): the most confident errors. Default: none.
 
     Examples:
         >>> from sklearn.datasets import load_breast_cancer
@@ -128,10 +142,16 @@ class Result:
     candidates: dict[str, float]
     importances: tuple[Importance, ...]
     facts: dict[str, Any]
-    warnings: tuple[str, ...]
+    warnings: tuple[Message, ...]
     settings: dict[str, Any]
     constraints: tuple[str, ...] = ()
     certificate: CertifiedThreshold | None = None
+    train_score: float = math.nan
+    held_out_score: float = math.nan
+    slices: tuple[Slice, ...] = ()
+    small_slices: int = 0
+    effects: tuple[Effect, ...] = ()
+    wrong_rows: tuple[WrongRow, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -146,7 +166,7 @@ class Comparison:
         score (float): the mean score of our recipe over the test folds.
         baselines (tuple of Baseline): the mean scores of the usual methods, the simplest first.
             Their intervals use the corrected variance for folds that share rows.
-        warnings (tuple of str): what a reader should know about the data.
+        warnings (tuple of Message): what a reader should know about the data.
         scores (dict): the score of each method on each test fold, the simplest method first and
             ours, `"anyloss"`, last; then the trivial decisions.
         folds (int): the number of folds of each repeat.
@@ -163,7 +183,7 @@ class Comparison:
     rows: int
     score: float
     baselines: tuple[Baseline, ...]
-    warnings: tuple[str, ...]
+    warnings: tuple[Message, ...]
     scores: dict[str, tuple[float, ...]]
     folds: int
 

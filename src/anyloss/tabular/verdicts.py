@@ -8,7 +8,8 @@ import numpy as np
 from scipy.stats import t as student
 
 from anyloss._core.backend import Array
-from anyloss.tabular.result import Baseline, Comparison
+from anyloss.tabular.messages import STOP, Message, by_level, information, stop
+from anyloss.tabular.result import Baseline, Comparison, Result
 
 LEVEL = 0.95
 ROPE = 0.01  # a difference of mean scores that does not matter
@@ -48,9 +49,19 @@ def headline(baselines: Sequence[Baseline]) -> str:
     if best.interval[0] > 0:
         return "Use this model: it is clearly better than all baselines."
     return (
-        f"There is no clear difference between this model and the baseline {best.name} on these "
-        "test rows: use the one that is simpler to run."
+        f"Use the simpler one of this model and the baseline {best.name}: there is no clear "
+        "difference between them on these test rows."
     )
+
+
+def advice(result: Result) -> Message:
+    """What to do with a model, from its messages and what it was compared with."""
+    stops = [x for x in by_level(result.warnings) if x.level == STOP]
+    if is_useless(result.baselines):
+        return stop(headline(result.baselines))
+    if stops:
+        return stop(f"Do not rely on this model: {stops[0]}.")
+    return information(headline(result.baselines))
 
 
 def corrected_interval(differences: Array, folds: int) -> tuple[float, float]:

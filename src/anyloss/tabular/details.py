@@ -1,0 +1,73 @@
+"""What a reader of the report asks next: the training score, slices, effects and worst errors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from anyloss._core.backend import Array
+from anyloss.tabular.effects import effects
+from anyloss.tabular.evaluating import BASELINE_ROWS, Parts
+from anyloss.tabular.messages import Message, information
+from anyloss.tabular.model import TableModel, decision_values
+from anyloss.tabular.result import Importance
+from anyloss.tabular.scoring import Scoring
+from anyloss.tabular.slices import by_kind, slices
+from anyloss.tabular.splitting import sample_rows
+from anyloss.tabular.wrong_rows import wrong_rows
+
+FAR = 0.1  # the training score above the test score, from which on the report names it
+
+
+def details(
+    model: TableModel, parts: Parts, p_test: Array, importances: tuple[Importance, ...],
+    scoring: Scoring, seed: int, show_rows: bool,
+) -> dict[str, Any]:  # fmt: skip
+    """The fields of a result that describe where a model is good, where not, and why."""
+    outcome, frame, y = model.outcome, parts.frame_test, parts.y_test
+    order = [x.column for x in importances]  # the most important first
+
+    def predict(X: Array) -> Array:
+        return decision_values(model.classifier, X, outcome.task)
+
+    found, small = slices(frame, y, outcome.decide(p_test), scoring, by_kind(frame, order), seed)
+    errors = wrong_rows(frame, y, p_test, outcome, order) if show_rows else ()
+    return {
+        "train_score": train_score(model, parts, scoring, seed),
+        "held_out_score": float(model.classifier.held_out_score_),
+        "slices": found,
+        "small_slices": small,
+        "effects": effects(predict, parts.X_test, frame, model.encoder.sources(), order, seed),
+        "wrong_rows": errors,
+    }
+
+
+def train_score(model: TableModel, parts: Parts, scoring: Scoring, seed: int) -> float:
+    """The score of the training rows; they weigh as much as the test rows, for sums of costs."""
+    X, y = parts.X, parts.y
+    if len(y) > BASELINE_ROWS:
+        rows = sample_rows(y, BASELINE_ROWS, seed, model.outcome.task)
+        X, y = X[rows], y[rows]
+    decided = model.outcome.decide(decision_values(model.classifier, X, model.outcome.task))
+    weight = np.full(len(y), len(parts.y_test) / len(y))
+    return scoring.score(y, decided, weight)
+
+
+def overfitting(train: float, test: float, interval: tuple[float, float]) -> list[Message]:
+    """A message if the score of the training rows is far above that of the test rows.
+
+    >>> overfitting(0.8, 0.78, (0.7, 0.85))
+    []
+    >>> overfitting(0.99, 0.78, (0.7, 0.85))[0].level
+    'information'
+    """
+    if train <= interval[1] or train - test <= FAR * max(1.0, abs(test)):
+        return []
+    return [
+        information(
+            f"the score of the training rows, {train:.3f}, is far above that of the test rows, "
+            f"{test:.3f}: the model overfits. Expect the score of the test rows; more rows or a "
+            "simpler model may have a better one"
+        )
+    ]
