@@ -23,9 +23,14 @@ from anyloss.tabular import (
     save,
 )
 from anyloss.tabular.comparing import methods
-from anyloss.tabular.evaluating import Parts, baselines, importances
+from anyloss.tabular.evaluating import (
+    HeldOut,
+    Parts,
+    baseline_decisions,
+    compared,
+    importances,
+)
 from anyloss.tabular.intervals import difference_interval, score_interval
-from anyloss.tabular.labels import Outcome
 from anyloss.tabular.leaks import single_column_aucs
 from anyloss.tabular.logs import write_logs
 from anyloss.tabular.onnx import export
@@ -301,9 +306,8 @@ def test_importances_agree_with_scikit_learn():
     model = LogisticRegression(max_iter=5000).fit(X, y)
     names = list("abcd")
     decide = lambda rows: model.predict(rows)  # noqa: E731
-    found = importances(
-        decide, X, y.astype(float), np.array(names), names, scored("accuracy"), seed=0
-    )
+    sets = [HeldOut(decide, x, np.array(names)) for x in (X[:300], X[300:])]
+    found = importances(sets, y.astype(float), names, scored("accuracy"), seed=0)
     expected = permutation_importance(model, X, y, n_repeats=50, random_state=0).importances_mean
     assert [x.drop for x in found] == sorted((x.drop for x in found), reverse=True)
     for each in found:
@@ -318,8 +322,8 @@ def test_baselines_are_scikit_learns_logistic_regression():
     X, y = load_breast_cancer(return_X_y=True)
     train, test = np.arange(569) % 4 > 0, np.arange(569) % 4 == 0
     parts = Parts(X[train], y[train].astype(float), X[test], y[test].astype(float))
-    outcome = Outcome("binary", ("y",), ("0", "1"))
-    found = baselines("linear", parts, np.zeros(test.sum()), outcome, scored("f1"), seed=0)
+    others = baseline_decisions("linear", parts, "binary", scored("f1"), seed=0)
+    found = compared(parts.y_test, np.zeros(test.sum()), others, [], scored("f1"), seed=0)
     scaler = StandardScaler().fit(X[train])
     for k, weight in ((0, None), (2, "balanced")):
         model = LogisticRegression(max_iter=1000, class_weight=weight)
@@ -709,7 +713,7 @@ def test_an_onnx_graph_decides_as_the_model(model, fitted, tmp_path):
 def test_models_that_do_not_become_onnx(fitted, tmp_path):
     pytest.importorskip("onnx")
     trees = SimpleNamespace(classifier=None)
-    with pytest.raises(ValueError, match="got a model of trees: fit with --model linear"):
+    with pytest.raises(ValueError, match="can be exported to ONNX: fit with --model linear"):
         export(trees, tmp_path / "model.onnx")
     result = fit_table(
         customers().rename(columns={"age": "decision_value"}).drop(columns="name"),

@@ -8,7 +8,7 @@ networks have the size of ours.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,14 +17,13 @@ from anyloss._core.backend import Array
 from anyloss._core.shapes import Layout
 from anyloss.baselines.methods import C
 from anyloss.baselines.splits import INNER, MODELS
+from anyloss.decisions.rules import Decision
 from anyloss.decisions.search import best_decision
 from anyloss.metrics import Metric
 from anyloss.recipe import numpy_models
 from anyloss.recipe.folds import inner_folds
 from anyloss.recipe.networks import Layers, forward, new_layers
 from anyloss.recipe.target import probabilities
-
-Predict = Callable[[Array], Array]  # from rows to probabilities (rows, classes)
 
 
 class SeveralSplit(NamedTuple):
@@ -64,13 +63,14 @@ def several_decisions(
 ) -> Iterator[tuple[str, Array]]:
     """The name and the decisions `(test rows, classes)` of 0 and 1 of each method."""
     if "bce" in methods or "bce_tuned" in methods:
-        test, held_out = _cross_entropy(split, False, with_folds="bce_tuned" in methods)
+        test, held_out, _ = cross_entropy(split, False, with_folds="bce_tuned" in methods)
         if "bce" in methods:
             yield "bce", decided(test, split.task)
         if "bce_tuned" in methods:
-            yield "bce_tuned", _tuned(split, test, held_out, metric, lay)
+            rule = tuned_rule(split, held_out, metric, lay)
+            yield "bce_tuned", rule_decisions(rule, test, split.task)
     if "weighted" in methods:
-        test, _ = _cross_entropy(split, True, with_folds=False)
+        test, _, _ = cross_entropy(split, True, with_folds=False)
         yield "weighted", decided(test, split.task)
     if "anyloss" in methods:
         found = numpy_models.fit(
@@ -93,45 +93,60 @@ def decided(p: Array, task: str) -> Array:
     return (p > 0.5).astype(float)
 
 
-def _tuned(split: SeveralSplit, test: Array, held_out: Array, metric: Metric, lay: Layout) -> Array:
-    """The decisions by the rule that is best for the held-out rows."""
+def tuned_rule(split: SeveralSplit, held_out: Array, metric: Metric, lay: Layout) -> Decision:
+    """The rule that is best for the held-out rows."""
     rows = split.held.any(axis=0)  # the only row of a class is never held out
     weight = np.ones(int(rows.sum()))
-    rule = best_decision(split.y[rows], held_out[rows], metric, lay, weight=weight).decision
-    found = rule.decide(test)
-    if split.task == "multiclass":
-        found = np.arange(test.shape[1]) == found[:, None]
+    return best_decision(split.y[rows], held_out[rows], metric, lay, weight=weight).decision
+
+
+def rule_decisions(rule: Decision, p: Array, task: str) -> Array:
+    """The decisions `(rows, classes)` of 0 and 1 by a rule."""
+    found = rule.decide(p)
+    if task == "multiclass":
+        found = np.arange(p.shape[1]) == found[:, None]
     return found.astype(float)
 
 
-def _cross_entropy(split: SeveralSplit, balanced: bool, with_folds: bool) -> tuple[Array, Array]:
-    """The probabilities of the test rows and, with the inner folds, of the held-out rows."""
+def cross_entropy(
+    split: SeveralSplit, balanced: bool, with_folds: bool
+) -> tuple[Array, Array, list[Any]]:
+    """The probabilities of the test rows and, with the inner folds, of the held-out rows.
+
+    The third is what predicts the test rows: estimators, one for each of several labels, or the
+    layers of a network.
+    """
     if split.model == "mlp":
         return _networks(split, balanced)
-    held_out = np.zeros(split.y.shape)
+    held_out, classes = np.zeros(split.y.shape), split.y.shape[1]
     for held in split.held if with_folds else ():
-        held_out[held] = _fitted(split, ~held, balanced)(split.X[held])
-    every = np.ones(len(split.y), dtype=bool)
-    return _fitted(split, every, balanced)(split.test), held_out
+        models = _fitted(split, ~held, balanced)
+        held_out[held] = _predicted(models, split.X[held], split.task, classes)
+    models = _fitted(split, np.ones(len(split.y), dtype=bool), balanced)
+    return _predicted(models, split.test, split.task, classes), held_out, models
 
 
-def _fitted(split: SeveralSplit, rows: Array, balanced: bool) -> Predict:
-    """A linear model or trees, trained by cross-entropy on some of the training rows."""
+def _fitted(split: SeveralSplit, rows: Array, balanced: bool) -> list[Any]:
+    """Linear models or trees, trained by cross-entropy on some of the training rows.
+
+    There is one, or one for each of several labels; a label without both values is a number.
+    """
     X, y = split.X[rows], split.y[rows]
     if split.task == "multiclass":
-        model = _estimator(split, balanced).fit(X, y.argmax(axis=1))
-
-        def predict(at: Array) -> Array:
-            found = np.zeros((len(at), y.shape[1]))
-            found[:, model.classes_] = model.predict_proba(at)
-            return found
-
-        return predict
-    models = [
+        return [_estimator(split, balanced).fit(X, y.argmax(axis=1))]
+    return [
         _estimator(split, balanced).fit(X, labels.astype(int)) if np.ptp(labels) else labels[0]
         for labels in y.T
     ]
-    return lambda at: np.column_stack(
+
+
+def _predicted(models: list[Any], at: Array, task: str, classes: int) -> Array:
+    """The probabilities `(rows, classes)` of fitted models."""
+    if task == "multiclass":
+        found = np.zeros((len(at), classes))
+        found[:, models[0].classes_] = models[0].predict_proba(at)
+        return found
+    return np.column_stack(
         [x.predict_proba(at)[:, 1] if hasattr(x, "fit") else np.full(len(at), x) for x in models]
     )
 
@@ -150,7 +165,7 @@ def _estimator(split: SeveralSplit, balanced: bool) -> Any:
     return LogisticRegression(C=C, max_iter=1000, class_weight=weight)
 
 
-def _networks(split: SeveralSplit, balanced: bool) -> tuple[Array, Array]:
+def _networks(split: SeveralSplit, balanced: bool) -> tuple[Array, Array, list[Any]]:
     """Networks that are trained as at the start of our recipe.
 
     The networks of the inner folds stop early. The network on all training rows takes their mean
@@ -171,4 +186,4 @@ def _networks(split: SeveralSplit, balanced: bool) -> tuple[Array, Array]:
     held_out = (forward(layers, X)[-1] * split.held[..., None]).sum(axis=0)
     layers, _ = trained(np.zeros((1, len(y)), dtype=bool), round(stopped.mean()))
     test = forward(layers, split.test)[-1][0]
-    return probabilities(test, split.task), probabilities(held_out, split.task)
+    return probabilities(test, split.task), probabilities(held_out, split.task), layers
