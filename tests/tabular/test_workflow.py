@@ -80,7 +80,7 @@ def customers(n=400, seed=0):
 
 @pytest.fixture(scope="module")
 def fitted():
-    return fit_table(customers(), "left", "f1", model="linear", id_column="name")
+    return fit_table(customers(), "left", "f1", model="linear", id_column="name", folds=0)
 
 
 # Reading
@@ -348,7 +348,8 @@ def test_what_fitting_a_table_gives(fitted):
     assert fitted.facts == {
         "rows": 400, "positives": int((frame["left"] == "yes").sum()), "columns": 4, "numbers": 3,
         "dates": 0, "texts": 1, "missing": pytest.approx(frame[["age", "visits", "city", "member"]].isna().mean().mean()),
-        "train_rows": 400 - tested, "test_rows": tested, "dropped": ["name"],
+        "train_rows": 400 - tested, "test_rows": tested, "dropped": ["name"], "folds": 0, "fits": 1,
+        "evaluation": f"{tested} random rows that the model has not seen",
     }  # fmt: skip
     assert [x.column for x in fitted.importances][:2] == ["age", "city"]
     assert fitted.curve.shape == (31, 3)
@@ -361,7 +362,7 @@ def test_what_fitting_a_table_gives(fitted):
 
 
 def test_the_same_seed_gives_the_same_result(fitted):
-    again = fit_table(customers(), "left", "f1", model="linear", id_column="name")
+    again = fit_table(customers(), "left", "f1", model="linear", id_column="name", folds=0)
     np.testing.assert_array_equal(again.p_test, fitted.p_test)
     assert again.importances == fitted.importances
     assert again.baselines == fitted.baselines
@@ -395,7 +396,7 @@ def test_dates_become_features():
     days = pd.date_range("2020-01-01", periods=400)
     frame = customers().assign(when=days.strftime("%d.%m.%Y"))
     frame["left"] = np.where(days.day_of_week == 6, "yes", "no")  # on Sundays
-    result = fit_table(frame, "left", model="mlp")
+    result = fit_table(frame, "left", model="mlp", folds=0)
     assert result.score > 0.95
     assert result.importances[0].column == "when"
     names = result.model.encoder.get_feature_names_out().tolist()
@@ -411,7 +412,7 @@ def test_a_loaded_model_decides_as_the_fitted_one(model, fitted, tmp_path):
     result = (
         fitted
         if model == "linear"
-        else fit_table(customers(), "left", model=model, id_column="name")
+        else fit_table(customers(), "left", model=model, id_column="name", folds=0)
     )
     save(result, tmp_path / "model", {"extra.txt": lambda path: path.write_text("hello")})
     again, new = load(tmp_path / "model"), customers(100, seed=5)
@@ -690,7 +691,7 @@ def test_an_onnx_graph_decides_as_the_model(model, fitted, tmp_path):
     reference = pytest.importorskip("onnx.reference")
     frame = customers()
     frame["code"] = np.random.default_rng(0).choice([f"c{k}" for k in range(30)], 400)  # rare ones
-    result = fit_table(frame.drop(columns="name"), "left", model=model)
+    result = fit_table(frame.drop(columns="name"), "left", model=model, folds=0)
     export(result.model, tmp_path / "model.onnx")
     new = (
         customers(50, seed=8)

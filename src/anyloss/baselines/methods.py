@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -151,7 +151,8 @@ def _logistic(class_weight: str | None, X: Array, y: Array, split: Split) -> Pre
     return Logistic(LogisticRegression(C=C, max_iter=1000, class_weight=class_weight).fit(X, y))
 
 
-class Logistic(NamedTuple):
+@dataclass(frozen=True)
+class Logistic:
     """The probabilities of a fitted logistic regression."""
 
     estimator: Any

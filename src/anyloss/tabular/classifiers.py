@@ -40,8 +40,8 @@ def candidates(model: str, grouped: bool, constrained: bool = False) -> Sequence
         )
     if model != "auto":
         return (model,)
-    known = tuple(MODELS) if grouped else CANDIDATES
-    return [x for x in known if x in MODELS or find_spec(x) is not None]
+    every = tuple(MODELS) if grouped else CANDIDATES
+    return [x for x in every if x in MODELS or find_spec(x) is not None]
 
 
 def fit_candidates(

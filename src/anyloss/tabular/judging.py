@@ -146,4 +146,22 @@ def measured(
         "p_test": values,
         "baselines": compared,
         "importances": evaluating.importances([x.tested for x in found], y, top, scoring, seed),
-    }, twin_warning(near, y, ours, scoring, table.groups is not None)
+    }, [
+        *twin_warning(near, y, ours, scoring, table.groups is not None),
+        *_latest_warning(work, found, scoring.score(y, ours)),
+    ]
+
+
+def _latest_warning(work: Work, found: list[Judged], whole: float) -> list[str]:
+    """A warning if the latest of several periods has clearly another score than all of them."""
+    if work.table.times is None or len(found) < 2:
+        return []
+    y, decided = work.table.y[found[-1].rows], work.table.outcome.decide(found[-1].values)
+    low, high = score_interval(y, decided, work.scoring, work.seed)
+    if low <= whole <= high:
+        return []
+    score = work.scoring.score(y, decided)
+    return [
+        f"the latest of the {len(found)} periods has a score of {score:.3f} (95 % interval: "
+        f"{low:.3f} to {high:.3f}), and all of them {whole:.3f}: the past may no longer hold"
+    ]

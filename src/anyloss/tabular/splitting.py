@@ -43,7 +43,7 @@ def plan_splits(
     """
     at = np.flatnonzero(used)
     groups, times = (None if x is None else x[at] for x in (groups, times))
-    frame, y = frame.iloc[at], y[at]
+    frame, y = frame if used.all() else frame.iloc[at], y[at]
     if folds is not None and (folds < 0 or folds == 1):
         raise ValueError(f"folds must be 0, for one set of test rows, or at least 2; got {folds}")
     test, copies = split_rows(frame, y, share, seed, task, groups, times)
