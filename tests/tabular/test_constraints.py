@@ -25,7 +25,7 @@ def customers(n=1500, seed=0):
     )
 
 
-GIVEN = {"constraints": "recall >= 0.7", "confidence_level": 0.9, "model": "linear"}
+GIVEN = {"folds": 0, "constraints": "recall >= 0.7", "confidence_level": 0.9, "model": "linear"}
 
 
 @pytest.fixture(scope="module")

@@ -72,9 +72,12 @@ def test_the_latest_rows_are_the_test_rows():
     late = when > pd.Timestamp("2023-11-01")
     sign = np.where(late, -1, 1)  # the past no longer holds
     frame = pd.DataFrame({"x": x, "when": when.strftime("%d.%m.%Y"), "y": (sign * x > 0.3) * 1})
-    result = fit_table(frame, "y", model="linear", time="when")
+    result = fit_table(frame, "y", model="linear", time="when", folds=0)
     assert result.facts["test_rows"] == 80
     assert result.score < 0.3 < 0.5 < fit_table(frame, "y", model="linear", drop=["when"]).score
+    periods = fit_table(frame, "y", model="plain-linear", time="when", folds=5)
+    assert periods.facts["folds"] == 5
+    assert any("the latest of the 5 periods has a score of 0." in x for x in periods.warnings)
     for options, message in (
         ({"time": "when", "group": "x"}, "got both: name one of them"),
         ({"time": "name"}, "must have a date or a number in every row; got text"),

@@ -235,7 +235,7 @@ def test_the_readings_go_with_the_model(tmp_path):
     warnings = []
     predict_table(model, tmp_path / "new.csv", tmp_path / "out.csv", on_warning=warnings.append)
     assert warnings == [
-        "column 'price': cells that are not numbers are treated as missing (1, such as 'free')"
+        "column 'price': cells that are not numbers are treated as missing (1: 'free' in line 5)"
     ]
     typed = new.assign(
         price=pd.to_numeric(new["price"].str.replace(r"\D", "", regex=True)),

@@ -50,12 +50,12 @@ LABELS = ["funny", "sad", "loud"]
 
 @pytest.fixture(scope="module")
 def classes():
-    return fit_table(fruit(), "fruit", model="linear")
+    return fit_table(fruit(), "fruit", model="linear", folds=0)
 
 
 @pytest.fixture(scope="module")
 def labels():
-    return fit_table(films(), LABELS, model="linear")
+    return fit_table(films(), LABELS, model="linear", folds=0)
 
 
 def decided(result):
@@ -115,7 +115,7 @@ def test_labels_that_are_refused(options, message):
 @pytest.mark.parametrize("task", ["multiclass", "multilabel"])
 def test_trees_of_several_classes_and_labels(task, tmp_path):
     frame, target = (fruit(300), "fruit") if task == "multiclass" else (films(), LABELS)
-    result = fit_table(frame, target, model="lightgbm")
+    result = fit_table(frame, target, model="lightgbm", folds=0)
     decided = result.outcome.decide(result.p_test)
     expected = sk.f1_score(result.y_test, decided, average="macro", zero_division=0)
     assert result.score == pytest.approx(expected)
@@ -181,13 +181,13 @@ def test_scores_and_counts_are_those_of_scikit_learn(which, average, request):
 
 
 def test_the_average_is_what_is_trained_for():
-    assert fit_table(fruit(), "fruit", "mcc", model="linear").average == "multiclass"
-    result = fit_table(fruit(), "fruit", "f1", average="weighted", model="linear")
+    assert fit_table(fruit(), "fruit", "mcc", model="linear", folds=0).average == "multiclass"
+    result = fit_table(fruit(), "fruit", "f1", average="weighted", model="linear", folds=0)
     y, d = decided(result)
     assert result.model.classifier.average_ == result.average == "weighted"
     assert result.score == pytest.approx(sk.f1_score(y, d, average="weighted"))
     two = fruit()[lambda x: x["fruit"] != "fig"]
-    result = fit_table(two, "fruit", "f1", average="macro", model="linear")
+    result = fit_table(two, "fruit", "f1", average="macro", model="linear", folds=0)
     y, d = decided(result)
     assert result.score == pytest.approx(sk.f1_score(y, d, average="macro"))
 
@@ -395,7 +395,7 @@ def test_an_onnx_graph_decides_as_the_model(which, model, tmp_path):
     onnx, reference = pytest.importorskip("onnx"), pytest.importorskip("onnx.reference")
     several = which == "classes"
     frame, target = (fruit(), "fruit") if several else (films(), LABELS)
-    result = fit_table(frame, target, model=model)
+    result = fit_table(frame, target, model=model, folds=0)
     export(result.model, tmp_path / "model.onnx")
     new = fruit(50, seed=8)[["weight", "colour"]] if several else films(50, seed=8)[list("abcd")]
     inputs = {
@@ -411,6 +411,6 @@ def test_an_onnx_graph_decides_as_the_model(which, model, tmp_path):
 
 
 def test_auto_takes_the_best_model_of_several_classes():
-    result = fit_table(fruit(300), "fruit")
+    result = fit_table(fruit(300), "fruit", folds=0)
     assert set(result.candidates) == {"linear", "mlp", "lightgbm"}
     assert result.model_name == max(result.candidates, key=result.candidates.get)

@@ -23,9 +23,14 @@ from anyloss.tabular import (
     save,
 )
 from anyloss.tabular.comparing import methods
-from anyloss.tabular.evaluating import Parts, baselines, importances
+from anyloss.tabular.evaluating import (
+    HeldOut,
+    Parts,
+    baseline_decisions,
+    compared,
+    importances,
+)
 from anyloss.tabular.intervals import difference_interval, score_interval
-from anyloss.tabular.labels import Outcome
 from anyloss.tabular.leaks import single_column_aucs
 from anyloss.tabular.logs import write_logs
 from anyloss.tabular.onnx import export
@@ -75,7 +80,7 @@ def customers(n=400, seed=0):
 
 @pytest.fixture(scope="module")
 def fitted():
-    return fit_table(customers(), "left", "f1", model="linear", id_column="name")
+    return fit_table(customers(), "left", "f1", model="linear", id_column="name", folds=0)
 
 
 # Reading
@@ -301,9 +306,8 @@ def test_importances_agree_with_scikit_learn():
     model = LogisticRegression(max_iter=5000).fit(X, y)
     names = list("abcd")
     decide = lambda rows: model.predict(rows)  # noqa: E731
-    found = importances(
-        decide, X, y.astype(float), np.array(names), names, scored("accuracy"), seed=0
-    )
+    sets = [HeldOut(decide, x, np.array(names)) for x in (X[:300], X[300:])]
+    found = importances(sets, y.astype(float), names, scored("accuracy"), seed=0)
     expected = permutation_importance(model, X, y, n_repeats=50, random_state=0).importances_mean
     assert [x.drop for x in found] == sorted((x.drop for x in found), reverse=True)
     for each in found:
@@ -318,8 +322,8 @@ def test_baselines_are_scikit_learns_logistic_regression():
     X, y = load_breast_cancer(return_X_y=True)
     train, test = np.arange(569) % 4 > 0, np.arange(569) % 4 == 0
     parts = Parts(X[train], y[train].astype(float), X[test], y[test].astype(float))
-    outcome = Outcome("binary", ("y",), ("0", "1"))
-    found = baselines("linear", parts, np.zeros(test.sum()), outcome, scored("f1"), seed=0)
+    others = baseline_decisions("linear", parts, "binary", scored("f1"), seed=0)
+    found = compared(parts.y_test, np.zeros(test.sum()), others, [], scored("f1"), seed=0)
     scaler = StandardScaler().fit(X[train])
     for k, weight in ((0, None), (2, "balanced")):
         model = LogisticRegression(max_iter=1000, class_weight=weight)
@@ -344,7 +348,8 @@ def test_what_fitting_a_table_gives(fitted):
     assert fitted.facts == {
         "rows": 400, "positives": int((frame["left"] == "yes").sum()), "columns": 4, "numbers": 3,
         "dates": 0, "texts": 1, "missing": pytest.approx(frame[["age", "visits", "city", "member"]].isna().mean().mean()),
-        "train_rows": 400 - tested, "test_rows": tested, "dropped": ["name"],
+        "train_rows": 400 - tested, "test_rows": tested, "dropped": ["name"], "folds": 0, "fits": 1,
+        "evaluation": f"{tested} random rows that the model has not seen",
     }  # fmt: skip
     assert [x.column for x in fitted.importances][:2] == ["age", "city"]
     assert fitted.curve.shape == (31, 3)
@@ -357,7 +362,7 @@ def test_what_fitting_a_table_gives(fitted):
 
 
 def test_the_same_seed_gives_the_same_result(fitted):
-    again = fit_table(customers(), "left", "f1", model="linear", id_column="name")
+    again = fit_table(customers(), "left", "f1", model="linear", id_column="name", folds=0)
     np.testing.assert_array_equal(again.p_test, fitted.p_test)
     assert again.importances == fitted.importances
     assert again.baselines == fitted.baselines
@@ -391,7 +396,7 @@ def test_dates_become_features():
     days = pd.date_range("2020-01-01", periods=400)
     frame = customers().assign(when=days.strftime("%d.%m.%Y"))
     frame["left"] = np.where(days.day_of_week == 6, "yes", "no")  # on Sundays
-    result = fit_table(frame, "left", model="mlp")
+    result = fit_table(frame, "left", model="mlp", folds=0)
     assert result.score > 0.95
     assert result.importances[0].column == "when"
     names = result.model.encoder.get_feature_names_out().tolist()
@@ -407,7 +412,7 @@ def test_a_loaded_model_decides_as_the_fitted_one(model, fitted, tmp_path):
     result = (
         fitted
         if model == "linear"
-        else fit_table(customers(), "left", model=model, id_column="name")
+        else fit_table(customers(), "left", model=model, id_column="name", folds=0)
     )
     save(result, tmp_path / "model", {"extra.txt": lambda path: path.write_text("hello")})
     again, new = load(tmp_path / "model"), customers(100, seed=5)
@@ -686,7 +691,7 @@ def test_an_onnx_graph_decides_as_the_model(model, fitted, tmp_path):
     reference = pytest.importorskip("onnx.reference")
     frame = customers()
     frame["code"] = np.random.default_rng(0).choice([f"c{k}" for k in range(30)], 400)  # rare ones
-    result = fit_table(frame.drop(columns="name"), "left", model=model)
+    result = fit_table(frame.drop(columns="name"), "left", model=model, folds=0)
     export(result.model, tmp_path / "model.onnx")
     new = (
         customers(50, seed=8)
@@ -709,7 +714,7 @@ def test_an_onnx_graph_decides_as_the_model(model, fitted, tmp_path):
 def test_models_that_do_not_become_onnx(fitted, tmp_path):
     pytest.importorskip("onnx")
     trees = SimpleNamespace(classifier=None)
-    with pytest.raises(ValueError, match="got a model of trees: fit with --model linear"):
+    with pytest.raises(ValueError, match="can be exported to ONNX: fit with --model linear"):
         export(trees, tmp_path / "model.onnx")
     result = fit_table(
         customers().rename(columns={"age": "decision_value"}).drop(columns="name"),

@@ -22,6 +22,7 @@ from anyloss.baselines.methods import (
     Predictions,
     Split,
     Trained,
+    TrainOnFolds,
     balanced_weights,
     default_and_tuned,
     held_out_mask,
@@ -81,17 +82,20 @@ def _log_loss(
     weight = balanced_weights(y) if balanced else None
     plan = setup.plan(split.seed + seed, **more)
 
-    def trained(rows: Array, at: Array) -> Array:
-        part = take(TreeData(split.X, y, weight), rows)
-        return probabilities(library.margin(library.train(part, plan, None, None), at), "binary")
+    def trained(rows: Array) -> Any:
+        return library.train(take(TreeData(split.X, y, weight), rows), plan, None, None)
+
+    def predicted(model: Any, at: Array) -> Array:
+        return probabilities(library.margin(model, at), "binary")
 
     start = time.perf_counter()
-    test = trained(np.arange(len(y)), split.test)
+    whole = trained(np.arange(len(y)))
+    test = predicted(whole, split.test)
     seconds = time.perf_counter() - start
     held_out = np.empty(len(y))
     for rows, held in folds:
-        held_out[held] = trained(rows, split.X[held])
-    return Trained(test, held_out, seconds, time.perf_counter() - start)
+        held_out[held] = predicted(trained(rows), split.X[held])
+    return Trained(test, held_out, seconds, time.perf_counter() - start, whole)
 
 
 def _blend(setup: Setup, split: Split, metrics: Sequence[str]) -> Iterator[Predictions]:
@@ -138,9 +142,14 @@ def _anyloss(setup: Setup, split: Split, metrics: Sequence[str]) -> Iterator[Pre
             yield Predictions(name, metric, test > 0.5, test, cost)
 
 
+def tree_losses(setup: Setup) -> dict[str, TrainOnFolds]:
+    """The losses of one library that do not depend on the metric."""
+    return {"bce": partial(_log_loss, setup, False), "weighted": partial(_log_loss, setup, True)}
+
+
 def _families(setup: Setup) -> dict[str, Family]:
     """The methods of one library."""
-    losses = {"bce": partial(_log_loss, setup, False), "weighted": partial(_log_loss, setup, True)}
+    losses = tree_losses(setup)
     return {
         **{x: partial(default_and_tuned, x, train, x == "bce") for x, train in losses.items()},
         "blend": partial(_blend, setup),

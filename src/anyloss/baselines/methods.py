@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -61,6 +61,7 @@ class Trained(NamedTuple):
     held_out: Array  # each training row, predicted by the model of the inner fold that held it out
     seconds: float  # of the one fit on all training rows
     with_folds: float  # of all fits
+    model: Any = None  # what predicts the test rows: an estimator, layers, or a library's model
 
 
 Family = Callable[[Split, Sequence[str]], Iterator[Predictions]]
@@ -127,12 +128,13 @@ def _tuned(
 def fit_all_and_folds(train: Train, split: Split, folds: Folds) -> Trained:
     """Fit on all training rows, and once more for each inner fold."""
     start = time.perf_counter()
-    test = train(split.X, split.y, split)(split.test)
+    whole = train(split.X, split.y, split)
+    test = whole(split.test)
     seconds = time.perf_counter() - start
     held_out = np.zeros((len(split.y), *test.shape[1:]))
     for rows, held in folds:
         held_out[held] = train(split.X[rows], split.y[rows], split)(split.X[held])
-    return Trained(test, held_out, seconds, time.perf_counter() - start)
+    return Trained(test, held_out, seconds, time.perf_counter() - start, whole)
 
 
 def _cross_entropy(balanced: bool, split: Split, folds: Folds) -> Trained:
@@ -146,8 +148,17 @@ def _logistic(class_weight: str | None, X: Array, y: Array, split: Split) -> Pre
     """scikit-learn's logistic regression."""
     from sklearn.linear_model import LogisticRegression
 
-    model = LogisticRegression(C=C, max_iter=1000, class_weight=class_weight).fit(X, y)
-    return lambda rows: model.predict_proba(rows)[:, 1]
+    return Logistic(LogisticRegression(C=C, max_iter=1000, class_weight=class_weight).fit(X, y))
+
+
+@dataclass(frozen=True)
+class Logistic:
+    """The probabilities of a fitted logistic regression."""
+
+    estimator: Any
+
+    def __call__(self, rows: Array) -> Array:
+        return self.estimator.predict_proba(rows)[:, 1]
 
 
 def balanced_weights(y: Array) -> Array:
@@ -194,7 +205,7 @@ def networks(y: Array, weight: Array, task: str, split: Split, folds: Folds) -> 
     layers, _ = trained(np.zeros((1, len(y)), dtype=bool), round(best.mean()))
     test = probabilities(forward(layers, split.test)[-1][0], task)
     end = time.perf_counter()
-    return Trained(test, ordered, end - middle, end - start)
+    return Trained(test, ordered, end - middle, end - start, layers)
 
 
 def _resampled(over: bool, X: Array, y: Array, split: Split) -> Predict:

@@ -37,6 +37,7 @@ from anyloss.boosting import trees
 from anyloss.boosting.core import step_of
 from anyloss.boosting.libraries import Goal, TreeData
 from anyloss.boosting.per_label import PerLabel
+from anyloss.decisions.rules import Decision
 from anyloss.decisions.search import best_decision, best_offsets
 from anyloss.metrics import Metric
 from anyloss.metrics import metric as find_metric
@@ -107,9 +108,13 @@ def _tuned(given: Columns, held_out: Array, test: Array, wanted: Wanted) -> Arra
 
 def decision_rule(given: Columns, held_out: Array, test: Array, wanted: Wanted) -> Array:
     """The decisions of the rule of `TunedDecisionClassifierCV`."""
+    return best_rule(given, held_out, wanted).decide(test)
+
+
+def best_rule(given: Columns, held_out: Array, wanted: Wanted) -> Decision:
+    """The rule of `TunedDecisionClassifierCV` for held-out rows."""
     weight = np.ones(len(held_out))
-    found = best_decision(given.y, held_out, wanted.metric, wanted.layout, weight=weight)
-    return found.decision.decide(test)
+    return best_decision(given.y, held_out, wanted.metric, wanted.layout, weight=weight).decision
 
 
 def _logit_adjusted(given: Columns, held_out: Array, test: Array, wanted: Wanted) -> Array | None:

@@ -7,6 +7,7 @@ if there are several labels. Networks have the size of ours.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -77,27 +78,36 @@ def class_weights(y: Array) -> Array:
     return y @ (len(y) / np.maximum(y.sum(axis=0), 1) / y.shape[1])
 
 
+@dataclass(frozen=True)
+class Estimators:
+    """One estimator of all classes; a class without rows has probability 0. Or one per label.
+
+    A label that is the same in all rows has its own value in place of an estimator.
+    """
+
+    models: list[Any]
+    task: str
+    columns: int
+
+    def __call__(self, rows: Array) -> Array:
+        if self.task == "multiclass":
+            found, (model,) = np.zeros((len(rows), self.columns)), self.models
+            found[:, model.classes_] = model.predict_proba(rows)
+            return found
+        return np.column_stack([
+            x.predict_proba(rows)[:, 1] if hasattr(x, "predict_proba") else np.full(len(rows), x)
+            for x in self.models
+        ])  # fmt: skip
+
+
 def _fitted(new: Any, task: str, X: Array, y: Array, split: Split) -> Predict:
-    """One estimator of all classes; a class without rows has probability 0. Or one per label."""
-    if task == "multilabel":
-        labels = [_label(new, X, column, split) for column in y.T]
-        return lambda rows: np.column_stack([predict(rows) for predict in labels])
-    model = new(split).fit(X, y.argmax(axis=1))
-
-    def predict(rows: Array) -> Array:
-        found = np.zeros((len(rows), y.shape[1]))
-        found[:, model.classes_] = model.predict_proba(rows)
-        return found
-
-    return predict
-
-
-def _label(new: Any, X: Array, y: Array, split: Split) -> Predict:
-    """An estimator of one label; a label that is the same in all rows has its own value."""
-    if y.min() == y.max():
-        return lambda rows: np.full(len(rows), y[0])
-    model = new(split).fit(X, y.astype(int))
-    return lambda rows: model.predict_proba(rows)[:, 1]
+    if task == "multiclass":
+        return Estimators([new(split).fit(X, y.argmax(axis=1))], task, y.shape[1])
+    models = [
+        labels[0] if labels.min() == labels.max() else new(split).fit(X, labels.astype(int))
+        for labels in y.T
+    ]
+    return Estimators(models, task, y.shape[1])
 
 
 def _estimator(model: str, balanced: bool, split: Split) -> Any:

@@ -51,7 +51,7 @@ def several_decisions(
         if "bce" in methods:
             yield "bce", indicators(arg_max(given, found.test), given)
         if "bce_tuned" in methods:
-            held = np.unique(np.concatenate([rows for _, rows in folds]))
+            held = held_rows(split)
             part, wanted = given._replace(y=given.y[held]), Wanted(metric.name, metric, lay)
             tuned = decision_rule(part, found.held_out[held], found.test, wanted)
             yield "bce_tuned", indicators(tuned, given)
@@ -64,6 +64,11 @@ def several_decisions(
             groups=split.groups, hidden=split.hidden, C=C, seed=split.seed,
         )  # fmt: skip
         yield "anyloss", indicators(given.decide(ours.decide(split.test)), given)
+
+
+def held_rows(split: Split) -> Array:
+    """The rows that an inner fold holds out; the only row of a class is never held out."""
+    return np.unique(np.concatenate([rows for _, rows in split.folds]))
 
 
 def indicators(decided: Array, given: Columns) -> Array:

@@ -10,6 +10,7 @@ from typing import Any
 METRIC = (
     "a name (see 'anyloss metrics') or a formula, such as 'tp / (tp + 0.2*fp + fn)'. Default: f1."
 )
+FILE = "a CSV, Parquet or Excel (.xlsx) file, or - for CSV from the standard input."
 NETWORK = "mlp (a network with 8 hidden units)"
 
 
@@ -33,7 +34,7 @@ def add_help(parser: argparse.ArgumentParser) -> None:
 
 def add_table(command: argparse.ArgumentParser) -> None:
     """Declare the arguments of the commands that train on a table."""
-    command.add_argument("data", type=Path, help="The table: a CSV or Parquet file.")
+    command.add_argument("data", type=Path, help=f"The table: {FILE}")
     command.add_argument(
         "--target",
         required=True,
@@ -83,6 +84,14 @@ def add_table(command: argparse.ArgumentParser) -> None:
         help="A column of dates or numbers. The model is trained on the earlier rows and tested on "
         "the later ones. It is not used as a feature. Default: none.",
     )
+    command.add_argument(
+        "--max-categories",
+        type=int,
+        default=20,
+        metavar="N",
+        help="A text column with up to N values becomes one column for each value; one with more "
+        "becomes the mean label of each value. Default: 20.",
+    )
     add_format(command)
 
 
@@ -99,6 +108,11 @@ def add_format(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument(
         "--encoding", help="The encoding of a CSV file, such as latin-1. Default: detected."
+    )
+    command.add_argument(
+        "--sheet",
+        metavar="NAME",
+        help="The sheet of an Excel file. Default: the only one with cells.",
     )
 
 
@@ -142,12 +156,16 @@ def add_folds(command: argparse.ArgumentParser, repeats: int, rows: int, of: str
     )
 
 
+def format_options(given: argparse.Namespace) -> dict[str, Any]:
+    """The arguments of `add_format` as keyword arguments."""
+    return {"separator": given.separator, "encoding": given.encoding, "sheet": given.sheet}
+
+
 def table_options(given: argparse.Namespace) -> dict[str, Any]:
     """The arguments of `add_table` as keyword arguments of `anyloss.tabular`."""
     return {
         "source": given.data, "target": given.target, "metric": given.metric,
         "positive": given.positive, "average": given.average, "seed": given.seed,
         "drop": given.drop, "id_column": given.id, "group": given.group, "time": given.time,
-        "separator": given.separator,
-        "encoding": given.encoding,
+        "max_categories": given.max_categories, **format_options(given),
     }  # fmt: skip

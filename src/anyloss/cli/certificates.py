@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from anyloss.cli.arguments import METRIC, add_command, add_format
+from anyloss.cli.arguments import FILE, METRIC, add_command, add_format, format_options
 
 
 def add_certify(commands: Any) -> None:
@@ -16,7 +16,7 @@ def add_certify(commands: Any) -> None:
     training or choosing the model. The bound holds with the stated confidence for any number of
     rows. With --constraint, the command tests constraints instead."""
     certify = add_command(commands, "certify", _certify, text)
-    certify.add_argument("data", type=Path, help="The predictions: a CSV or Parquet file.")
+    certify.add_argument("data", type=Path, help=f"The predictions: {FILE}")
     certify.add_argument("--label", required=True, metavar="COLUMN", help="The column of labels.")
     certify.add_argument(
         "--decision", required=True, metavar="COLUMN", help="The column of decisions."
@@ -51,7 +51,7 @@ def _certify(given: argparse.Namespace) -> None:
     from anyloss import certify
     from anyloss.tabular import read_table
 
-    frame = read_table(given.data, separator=given.separator, encoding=given.encoding)
+    frame = read_table(given.data, **format_options(given))
     for name in filter(None, (given.label, given.decision, given.groups)):
         if name not in frame:
             raise ValueError(f"no column {name!r} in {given.data}; it has {list(frame.columns)}")

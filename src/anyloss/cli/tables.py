@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from anyloss.cli.arguments import (
+    FILE,
     NETWORK,
     add_command,
     add_folds,
@@ -20,6 +21,7 @@ from anyloss.cli.arguments import (
     add_model_folder,
     add_out,
     add_table,
+    format_options,
     table_options,
 )
 from anyloss.cli.messages import print_messages
@@ -37,7 +39,9 @@ def add_fit(commands: Any) -> None:
         "--model",
         default="auto",
         help=f"The model: linear, {NETWORK}, lightgbm, or auto for the best of them on held-out "
-        "training rows. Default: auto.",
+        "training rows. Also a usual method, as 'anyloss compare' names it: plain-, tuned- or "
+        "weighted- before linear, mlp or lightgbm (cross-entropy; with a tuned decision; with "
+        "class weights), or smote-linear. Default: auto.",
     )
     fit.add_argument(
         "--test-share",
@@ -45,6 +49,13 @@ def add_fit(commands: Any) -> None:
         default=0.2,
         metavar="SHARE",
         help="The share of rows to evaluate the model on. Default: 0.2.",
+    )
+    fit.add_argument(
+        "--folds",
+        type=int,
+        help="Evaluate by cross-fitting in this many folds, and fit the model on all rows; 0 for "
+        "one set of test rows. Default: 5 if the test rows would have fewer than 50 rows of a "
+        "class and the table has at most 50,000 rows, otherwise 0.",
     )
     fit.add_argument(
         "--no-rows",
@@ -90,6 +101,7 @@ def _fit(given: argparse.Namespace) -> None:
         "model": given.model, "test_share": given.test_share, "constraints": given.constraint,
         "confidence_level": given.confidence_level, "certify_share": given.certify_share,
         "show_rows": not given.no_rows,
+        "folds": given.folds,
     }  # fmt: skip
     _run_fit(given, {**table_options(given), **options}, given.log_dir)
 
@@ -120,7 +132,8 @@ def _print_readings(readings: Any) -> None:
     for each in readings:
         rule = f" ({each.rule})" if each.rule else ""
         extent = f", {each.low} to {each.high}" if each.low else ""
-        use = "" if each.use == "used" else f"; not used: {each.use}"
+        use = f"; encoded: {each.encoding}" if each.encoding else ""
+        use = use if each.use == "used" else f"; not used: {each.use}"
         print(
             f"column {each.name!r}: {each.kind}{rule}{extent}, {each.levels} distinct, "
             f"{each.gaps + each.unread} of {each.rows} missing, such as {each.example!r}{use}"
@@ -157,6 +170,7 @@ def _print_result(result: Any, out: Path) -> None:
         f"{result.metric}{average} on {result.facts['test_rows']} test rows: {result.score:.4f} "
         f"(95 % interval: {low:.4f} to {high:.4f})"
     )
+    print(f"the score rests on {result.facts['evaluation']}")
     print(f"on the training rows: {result.train_score:.4f}")
     _print_promise(result)
     _print_classes(result)
@@ -202,7 +216,7 @@ def add_predict(commands: Any) -> None:
     be larger than the memory."""
     predict = add_command(commands, "predict", _predict, text)
     add_model_folder(predict)
-    predict.add_argument("data", type=Path, help="The rows: a CSV or Parquet file.")
+    predict.add_argument("data", type=Path, help=f"The rows: {FILE}")
     add_out(predict, "FILE", "The output: .csv or .parquet.")
     predict.add_argument(
         "--id",
@@ -233,9 +247,8 @@ def _predict(given: argparse.Namespace) -> None:
 
     with _counter("rows") as on_rows:
         rows = predict_table(
-            model, given.data, given.out, id_column=given.id, separator=given.separator,
-            encoding=given.encoding, allow_drift=given.allow_drift, on_rows=on_rows,
-            on_warning=keep,
+            model, given.data, given.out, id_column=given.id, allow_drift=given.allow_drift,
+            on_rows=on_rows, on_warning=keep, **format_options(given),
         )  # fmt: skip
     print_messages(
         first + (f", and in {len(more)} more parts of the file" if more else "")
@@ -281,12 +294,13 @@ def add_compare(commands: Any) -> None:
 def _compare(given: argparse.Namespace) -> None:
     from anyloss.cli.progress import progress
     from anyloss.tabular.comparing import compare_table
-    from anyloss.tabular.verdicts import recommendation
+    from anyloss.tabular.verdicts import OURS, recommendation
 
     table = table_options(given)
     options = (table, given.model, given.folds, given.repeats, given.rows)
     key = hashlib.sha256(repr(options).encode()).hexdigest()[:8]  # one journal per comparison
-    journal = given.journal or Path(f"{given.data.name.split('.')[0]}-compare-{key}.jsonl")
+    name = "table" if given.data == Path("-") else given.data.name.split(".")[0]
+    journal = given.journal or Path(f"{name}-compare-{key}.jsonl")
     with progress("folds x methods", stderr=True) as on_progress:
         found = compare_table(
             **table, journal=journal, model=given.model, folds=given.folds,
@@ -296,12 +310,14 @@ def _compare(given: argparse.Namespace) -> None:
     folds = f"{given.repeats} x {given.folds} folds (repeats x folds)"
     print(f"Mean {found.metric} over {folds} of {found.rows} rows")
     width = max(32, *(len(x.name) + 2 for x in found.baselines))
-    print(f"{'method':<{width}}{'score':>8}{'anyloss - method':>19}   95 % interval")
+    head = f"{'method':<{width}}{'score':>8}{'anyloss - method':>19}   {'95 % interval':<20}"
+    print(f"{head}  fit --model")
     for each in found.baselines:
         low, high = each.interval
-        difference = f"{each.difference:>+19.4f}   {low:+.4f} to {high:+.4f}"
-        print(f"{each.name:<{width}}{each.score:>8.4f}{difference}")
-    print(f"{'anyloss':<{width}}{found.score:>8.4f}")
+        difference = f"{each.difference:>+19.4f}   {f'{low:+.4f} to {high:+.4f}':<20}"
+        name = found.names.get(each.name, "")
+        print(f"{each.name:<{width}}{each.score:>8.4f}{difference}  {name}".rstrip())
+    print(f"{OURS:<{width}}{found.score:>8.4f}{'':>44}{found.names[OURS]}")
     print(recommendation(found))
 
 

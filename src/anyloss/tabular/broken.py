@@ -7,12 +7,11 @@ then found in the file itself, with its line number.
 from __future__ import annotations
 
 import csv
-import gzip
 import re
-from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
 from typing import Any
+
+from anyloss.tabular.sources import Origin, file_rows
 
 MANY_COLUMNS = 5
 MOST_ROWS = 500_000  # that are searched for rows with too few fields
@@ -29,7 +28,7 @@ def broken_rows(
         return []
     short = [
         line
-        for line, row in _rows(path, encoding, separator)
+        for line, row in file_rows(Origin(str(path), encoding, separator), MOST_ROWS)
         if 0 < len(row) < columns and any(cell.strip() for cell in row)
     ]
     if not short:
@@ -73,12 +72,13 @@ def _refuse_swallowed(path: Path, encoding: str, separator: str, columns: int) -
     A text of several lines may have as many separators in one of them by chance: with few columns,
     there must be several such lines, or text behind the closing quote.
     """
+    origin = Origin(str(path), encoding, separator)
     try:
-        list(_rows(path, encoding, separator, strict=True))
+        list(file_rows(origin, MOST_ROWS, strict=True))
         least = 1 if columns >= MANY_COLUMNS else 3
     except csv.Error:
         least = 1
-    for line, row in _rows(path, encoding, separator):
+    for line, row in file_rows(origin, MOST_ROWS):
         for cell in row:
             inner = [x for x in cell.split("\n")[1:] if _is_row(x, separator, columns)]
             if len(inner) >= least:
@@ -87,17 +87,3 @@ def _refuse_swallowed(path: Path, encoding: str, separator: str, columns: int) -
                     f"{cell.count(chr(10))} lines later, so that one cell holds {len(inner)} or "
                     "more rows: remove the quote, or double it"
                 )
-
-
-def _rows(
-    path: Path, encoding: str, separator: str, strict: bool = False
-) -> Iterator[tuple[int, list[str]]]:
-    """The rows of a file below the names, each with the number of its first line."""
-    opened = gzip.open if path.suffix == ".gz" else open
-    with opened(path, "rt", encoding=encoding, newline="") as file:
-        reader = csv.reader(file, delimiter=separator, skipinitialspace=True, strict=strict)
-        start = 1
-        for k, row in enumerate(islice(reader, MOST_ROWS)):
-            if k:
-                yield start, row
-            start = reader.line_num + 1

@@ -37,6 +37,7 @@ from anyloss.tabular.result import Baseline, Comparison
 from anyloss.tabular.scoring import Scoring, as_columns
 from anyloss.tabular.splitting import sample_rows
 from anyloss.tabular.trivial import COPIES, trivial_decisions
+from anyloss.tabular.usual import name_of
 from anyloss.tabular.verdicts import OURS, corrected_interval
 
 RULES = {
@@ -64,7 +65,8 @@ def compare_table(
     positive: str | None = None, average: str = "auto", model: str = "linear", folds: int = 5,
     repeats: int = 3, rows: int = 20_000, seed: int = 0, drop: Sequence[str] = (),
     id_column: str | None = None, group: str | None = None, time: str | None = None,
-    separator: str | None = None, encoding: str | None = None,
+    separator: str | None = None, encoding: str | None = None, sheet: str | None = None,
+    max_categories: int | None = 20,
     on_progress: Callable[[int, int, str], None] | None = None,
 ) -> Comparison:  # fmt: skip
     """Compare our recipe with the usual methods on a table, over repeated stratified folds.
@@ -76,7 +78,8 @@ def compare_table(
     corrected variance for folds that share rows.
 
     Args:
-        source (DataFrame, Path or str): the table, or a CSV or Parquet file.
+        source (DataFrame, Path or str): the table, or a CSV, Parquet or Excel file; `"-"` is CSV
+            from the standard input.
         target (str or sequence of str): the label column, or several columns of 0 and 1.
         metric (str): the name of a metric or a formula of `tp, fn, fp, tn`. Default: `"f1"`.
         journal (Path or str): a file that keeps each finished fold, so that an interrupted call
@@ -97,6 +100,8 @@ def compare_table(
             its test rows, and the folds are not repeated.
         separator (str, optional): the separator of a CSV file. Default: detected.
         encoding (str, optional): the encoding of a CSV file. Default: detected.
+        sheet (str, optional): the sheet of an Excel file. Default: the only one with cells.
+        max_categories (int or None): as in `fit_table`. Default: 20.
         on_progress (callable, optional): a callback. It receives the number of finished units of
             work, their total number, and the name of the next one.
 
@@ -124,7 +129,7 @@ def compare_table(
     """
     options = TableOptions(
         as_targets(target), metric, positive, average, seed, tuple(drop), id_column, group, time,
-        separator, encoding,
+        separator, encoding, sheet, max_categories,
     )  # fmt: skip
     if model not in MODELS:
         raise ValueError(f"model must be one of {', '.join(MODELS)}; got {model!r}")
@@ -135,7 +140,7 @@ def compare_table(
     for labels in as_columns(y).T:
         check_rarer(labels, folds)
     scoring = options.scoring(table.outcome)
-    job = _Job(frame, y, groups, times, table.outcome, scoring, model, folds, seed)
+    job = _Job(frame, y, groups, times, table.outcome, scoring, model, folds, seed, max_categories)
     units: list[Unit] = [
         (r, f, x)
         for r in range(repeats)
@@ -146,7 +151,7 @@ def compare_table(
         "anyloss": __version__, "metric": metric, "average": str(job.scoring.layout.average),
         "model": model, "folds": folds, "rows": rows, "seed": seed,
         "classes": list(table.outcome.classes), "group": group, "time": time,
-        "data": _fingerprint(frame, y),
+        "max_categories": max_categories, "data": _fingerprint(frame, y),
     }  # fmt: skip
     progress = on_progress or (lambda done, total, name: None)
     with Journal(Path(journal), settings) as kept:
@@ -160,7 +165,9 @@ def compare_table(
     compared = _baselines(found, folds, table.outcome.task)
     scores = _fold_scores(found, table.outcome.task)
     warnings = tuple(by_level(table.warnings))
-    return Comparison(metric, len(y), ours, compared, warnings, scores, folds)
+    names = {title: name_of(model, x) for x, title in methods(table.outcome.task).items()}
+    names = {x: names.get(x, model) for x in scores if x in names or x == OURS}
+    return Comparison(metric, len(y), ours, compared, warnings, scores, folds, names)
 
 
 class _Job(NamedTuple):
@@ -175,6 +182,7 @@ class _Job(NamedTuple):
     model: str
     folds: int
     seed: int
+    max_categories: int | None
 
 
 def _plans(model: str, task: str) -> dict[str, tuple[str, str, dict[str, str]]]:
@@ -231,8 +239,8 @@ def _run(job: _Job, unit: Unit) -> list[dict[str, Any]]:
     if family == TRIVIAL:
         return list(_trivial(job, test))
     frame = frame.drop(columns=identifiers(frame.iloc[train]))  # in fewer rows, texts repeat less
-    encoder = fitted_encoder(frame.iloc[train])
-    X, X_test = (encoder.transform(frame.iloc[at]) for at in (train, test))
+    encoder, X = fitted_encoder(frame.iloc[train], y[train], groups, job.max_categories)
+    X_test = encoder.transform(frame.iloc[test])
     if task == "binary":
         split = new_split(X, y[train], X_test, MODELS.get(trained, ()), seed + fold, groups)
         each = predictions(trained, {family: list(names)}, split, job.scoring.metric.name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,22 +12,29 @@ from anyloss.tabular.effects import effects
 from anyloss.tabular.evaluating import BASELINE_ROWS, Parts
 from anyloss.tabular.messages import Message, information
 from anyloss.tabular.model import TableModel, decision_values
-from anyloss.tabular.result import Importance
 from anyloss.tabular.scoring import Scoring
 from anyloss.tabular.slices import by_kind, slices
 from anyloss.tabular.splitting import sample_rows
 from anyloss.tabular.wrong_rows import wrong_rows
 
+EFFECT_ROWS = 20_000
 FAR = 0.1  # the training score above the test score, from which on the report names it
 
 
 def details(
-    model: TableModel, parts: Parts, p_test: Array, importances: tuple[Importance, ...],
-    scoring: Scoring, seed: int, show_rows: bool,
+    model: TableModel, parts: Parts, frame: Any, measured: Mapping[str, Any], scoring: Scoring,
+    seed: int, show_rows: bool,
 ) -> dict[str, Any]:  # fmt: skip
-    """The fields of a result that describe where a model is good, where not, and why."""
-    outcome, frame, y = model.outcome, parts.frame_test, parts.y_test
-    order = [x.column for x in importances]  # the most important first
+    """The fields of a result that describe where a model is good, where not, and why.
+
+    `frame` has the test rows before they are encoded, `measured` what is known of them.
+    """
+    outcome, y, p_test = model.outcome, measured["y_test"], measured["p_test"]
+    order = [x.column for x in measured["importances"]]  # the most important first
+    some = frame
+    if len(frame) > EFFECT_ROWS:
+        rows = np.random.default_rng(seed).permutation(len(frame))[:EFFECT_ROWS]
+        some = frame.iloc[np.sort(rows)]
 
     def predict(X: Array) -> Array:
         return decision_values(model.classifier, X, outcome.task)
@@ -34,23 +42,27 @@ def details(
     found, small = slices(frame, y, outcome.decide(p_test), scoring, by_kind(frame, order), seed)
     errors = wrong_rows(frame, y, p_test, outcome, order) if show_rows else ()
     return {
-        "train_score": train_score(model, parts, scoring, seed),
+        "train_score": train_score(model, parts, scoring, seed, len(y)),
         "held_out_score": float(model.classifier.held_out_score_),
         "slices": found,
         "small_slices": small,
-        "effects": effects(predict, parts.X_test, frame, model.encoder.sources(), order, seed),
+        "effects": effects(
+            predict, model.encoder.transform(some), some, model.encoder.sources(), order, seed
+        ),
         "wrong_rows": errors,
     }
 
 
-def train_score(model: TableModel, parts: Parts, scoring: Scoring, seed: int) -> float:
+def train_score(
+    model: TableModel, parts: Parts, scoring: Scoring, seed: int, test_rows: int
+) -> float:
     """The score of the training rows; they weigh as much as the test rows, for sums of costs."""
     X, y = parts.X, parts.y
     if len(y) > BASELINE_ROWS:
         rows = sample_rows(y, BASELINE_ROWS, seed, model.outcome.task)
         X, y = X[rows], y[rows]
     decided = model.outcome.decide(decision_values(model.classifier, X, model.outcome.task))
-    weight = np.full(len(y), len(parts.y_test) / len(y))
+    weight = np.full(len(y), test_rows / len(y))
     return scoring.score(y, decided, weight)
 
 

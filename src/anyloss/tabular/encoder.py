@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import count
 from numbers import Integral
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -15,35 +15,29 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from anyloss._core.backend import Array
 from anyloss.tabular.columns import as_frame, listed, refuse_dates_and_identifiers, values_of
-from anyloss.tabular.dates import as_dates, date_parts, is_dates
+from anyloss.tabular.dates import as_dates, is_dates
+from anyloss.tabular.encodings import (
+    KINDS,
+    RARE,
+    Dates,
+    Kept,
+    Means,
+    Numbers,
+    Texts,
+    check_kind,
+    cross_fitted,
+    date_encoding,
+    encoding_in_words,
+    from_json,
+    mean_encoding,
+    text_encoding,
+    write_dates,
+    write_means,
+    write_numbers,
+    write_texts,
+)
 
-RARE = "infrequent_sklearn"  # the name that scikit-learn's OneHotEncoder gives this column
-
-
-class Numbers(NamedTuple):
-    """The encoding of a column of numbers."""
-
-    median: float  # replaces missing values
-    gaps: bool  # whether `fit` saw missing values
-
-
-class Texts(NamedTuple):
-    """The encoding of a column of text."""
-
-    values: tuple[str | None, ...]  # those with a column of their own; None is a missing value
-    rare: bool  # whether all other values share one more column
-
-
-class Dates(NamedTuple):
-    """The encoding of a column of dates."""
-
-    first: str  # from which days are counted
-    parts: tuple[str, ...]  # those of `dates.PARTS` that differ between rows
-    medians: tuple[float, ...]  # replace missing values
-    gaps: bool  # whether `fit` saw missing values
-
-
-Kept = Numbers | Dates | Texts
+SEED = 0  # of the folds of `fit_transform`
 
 
 class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -52,11 +46,16 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     Numbers and booleans keep their value. A missing value is replaced by the median, and a column
     `missingindicator_<name>` marks it, if there were missing values in `fit`. Text and categories
     are one-hot encoded: one column `<name>=<value>` of 0 and 1 per value, where a missing value
-    counts as a value. A column with `max_categories` values or more gets `max_categories` columns,
-    the last of which is shared by the rarest values. A value that `fit` has not seen is treated as
-    a rare one; if there is no such column, it is 0 in all columns. Dates become the columns
-    `<name>: year`, `month`, `weekday` (Monday is 0), `days` (since the first date) and `hour`, of
-    which constant ones are left out.
+    counts as a value. A value that `fit` has not seen is 0 in all of them. A column with more than
+    `max_categories` values is encoded by the mean label of each value, as in scikit-learn's
+    `TargetEncoder`: one column `<name>: mean label`, or one for each of several classes or labels.
+    As there, `fit_transform` encodes each row by the labels of other rows (in five folds), so that
+    `fit(X, y).transform(X)` is not for training rows. Without labels, a column with
+    `max_categories` values or more gets `max_categories` columns, the last of which is shared by
+    the rarest values and by those that `fit` has not seen.
+
+    Dates become the columns `<name>: year`, `month`, `weekday` (Monday is 0), `days` (since the
+    first date) and `hour`, of which constant ones are left out.
 
     Columns that are constant or empty are dropped. Dates in text, identifiers, infinite numbers
     and columns of mixed types raise an error that names the column and what to do about it.
@@ -65,7 +64,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     each other column, numbers first), `feature_names_in_` and `n_features_in_`.
 
     Args:
-        max_categories (int or None): the largest number of encoded columns per text column; None
+        max_categories (int or None): the largest number of one-hot columns per text column; None
             for no limit. Default: 20.
 
     Raises:
@@ -92,25 +91,23 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Learn the medians and the categories of the columns.
+        """Learn the medians, the categories and their mean labels.
 
         Args:
             X (DataFrame or array): the training rows, of shape (n_samples, n_columns).
-            y (None): ignored; for pipelines.
+            y (array, optional): the labels, of shape (n_samples,), or (n_samples, n_labels) of 0
+                and 1.
 
         Returns:
             TableEncoder: the encoder itself.
         """
         most = self.max_categories
-        if most is not None and (not isinstance(most, Integral) or most < 2):
-            raise ValueError(
-                f"max_categories must be an integer of at least 2, or None; got {most!r}"
-            )
+        check_most(most)
         frame, found = as_frame(X), dict[str, Kept]()
         for name, series in frame.items():
             if is_dates(series):
                 if series.nunique(dropna=False) > 1:
-                    found[name] = _dates(as_dates(series))
+                    found[name] = date_encoding(as_dates(series))
                 continue
             values = values_of(name, series)
             gaps = pd.isna(values)
@@ -120,7 +117,12 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             if not len(present) or not (gaps.any() or (present != present[0]).any()):
                 continue
             if values.dtype == object:
-                found[name] = _texts(present, int(gaps.sum()), most)
+                size = len(set(present)) + bool(gaps.any())
+                if y is not None and most is not None and size > most:
+                    found[name] = mean_encoding(values, y)
+                else:
+                    most_columns = most if y is None else None
+                    found[name] = text_encoding(present, int(gaps.sum()), most_columns)
             else:
                 found[name] = Numbers(float(np.median(present)), bool(gaps.any()))
         if not found:
@@ -136,7 +138,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.n_features_in_ = len(names)
         self.columns_: dict[str, Kept] = {
             name: found[name]
-            for kind in (Numbers, Dates, Texts)
+            for kind in KINDS
             for name in names
             if isinstance(found.get(name), kind)
         }
@@ -171,14 +173,36 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             places.setdefault(name, []).append(k)
         for name, kept in self.columns_.items():
             if isinstance(kept, Dates):
-                _write_dates(name, frame[name], kept, encoded, places[name])
+                write_dates(name, frame[name], kept, encoded, places[name])
                 continue
             values = values_of(name, frame[name])
-            _check_kind(name, values, kept, frame[name])
+            check_kind(name, values, kept, frame[name])
             if isinstance(kept, Numbers):
-                _write_numbers(values, kept, encoded, places[name])
+                write_numbers(values, kept, encoded, places[name])
+            elif isinstance(kept, Texts):
+                write_texts(values, kept, encoded, places[name])
             else:
-                _write_texts(values, kept, encoded, places[name])
+                write_means(values, kept, encoded, places[name])
+        return encoded
+
+    def fit_transform(self, X: Any, y: Any = None, groups: Any = None) -> Array:
+        """Fit the encoder and encode the training rows; mean labels are those of other rows.
+
+        Args:
+            X (DataFrame or array): the training rows, of shape (n_samples, n_columns).
+            y (array, optional): their labels, as in `fit`.
+            groups (array, optional): the group of each row. The mean labels of a row are those of
+                rows of other groups.
+
+        Returns:
+            array: float64 without missing values, of shape (n_samples, n_encoded_columns).
+        """
+        encoded, sources = self.fit(X, y).transform(X), self.sources()
+        frame = as_frame(X)
+        for name, kept in self.columns_.items():
+            if isinstance(kept, Means):
+                values = values_of(name, frame[name])
+                encoded[:, sources == name] = cross_fitted(values, y, groups, SEED)
         return encoded
 
     def _outputs(self) -> Iterator[tuple[str, str]]:
@@ -208,6 +232,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                     yield name, f"{name} is missing" if value is None else f"{name}={value}"
                 if kept.rare:
                     yield name, f"{name}={RARE}"
+            if isinstance(kept, Means):
+                yield from ((name, f"{name}: mean label {x}".rstrip()) for x in kept.classes)
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
         """The names of the encoded columns.
@@ -236,6 +262,19 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self)
         return np.array([source for source, _ in self._outputs()], dtype=object)
+
+    def in_words(self) -> dict[str, str]:
+        """How each column is encoded, in words.
+
+        Returns:
+            dict: the words by the name of the column.
+
+        Examples:
+            >>> frame = pd.DataFrame({"age": [30, None, 50], "city": ["Rome", "Oslo", "Rome"]})
+            >>> TableEncoder().fit(frame).in_words()
+            {'age': 'number, gaps marked', 'city': 'one-hot, 2 columns'}
+        """
+        return {name: encoding_in_words(kept) for name, kept in self.columns_.items()}
 
     def to_json(self) -> dict[str, Any]:
         """The fitted encoder as a dictionary that JSON can hold; see `from_json`.
@@ -268,8 +307,14 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         Returns:
             TableEncoder: a fitted encoder.
         """
-        found = {name: _from_json(kept) for name, kept in stored["columns"].items()}
+        found = {name: from_json(kept) for name, kept in stored["columns"].items()}
         return cls(max_categories=stored["max_categories"])._keep(stored["names"], found)
+
+
+def check_most(most: int | None) -> None:
+    """Raise an error for a limit of categories that is not one."""
+    if most is not None and (not isinstance(most, Integral) or most < 2):
+        raise ValueError(f"max_categories must be an integer of at least 2, or None; got {most!r}")
 
 
 def for_tables(classifier: Any, **encoder_parameters: Any) -> Pipeline:
@@ -298,81 +343,3 @@ def for_tables(classifier: Any, **encoder_parameters: Any) -> Pipeline:
         [1, 0]
     """
     return make_pipeline(TableEncoder(**encoder_parameters), classifier)
-
-
-def _from_json(kept: dict[str, Any]) -> Kept:
-    if "median" in kept:
-        return Numbers(float(kept["median"]), bool(kept["gaps"]))
-    if "first" in kept:
-        medians = tuple(map(float, kept["medians"]))
-        return Dates(str(kept["first"]), tuple(kept["parts"]), medians, bool(kept["gaps"]))
-    return Texts(tuple(kept["values"]), bool(kept["rare"]))
-
-
-def _dates(dates: Any) -> Dates:
-    """The first date, and the parts that differ between rows, with their medians."""
-    first = dates.min().floor("D")
-    found = {name: x[~np.isnan(x)] for name, x in date_parts(dates, first).items()}
-    kept = {name: float(np.median(x)) for name, x in found.items() if np.ptp(x) > 0}
-    kept = kept or {"days": 0.0}  # one date, and gaps
-    return Dates(first.isoformat(), tuple(kept), tuple(kept.values()), bool(dates.isna().any()))
-
-
-def _write_dates(name: str, given: Any, kept: Dates, encoded: Array, places: list[int]) -> None:
-    if not is_dates(given) and given.notna().any():
-        raise ValueError(
-            f"column {name!r}: expected dates, as in fit; got dtype {given.dtype}, such as "
-            f"{given.dropna().iloc[0]!r}: convert them with pandas.to_datetime"
-        )
-    dates = as_dates(given)
-    parts = date_parts(dates, pd.Timestamp(kept.first))
-    for at, part, median in zip(places, kept.parts, kept.medians, strict=False):
-        encoded[:, at] = np.where(dates.isna(), median, parts[part])
-    if kept.gaps:
-        encoded[:, places[-1]] = dates.isna()
-
-
-def _texts(present: Array, gaps: int, most: int | None) -> Texts:
-    """The most frequent values in alphabetical order, a missing value last.
-
-    As in scikit-learn's OneHotEncoder, the last of `most` columns is for all other values, unless
-    there are fewer values than columns; among equally frequent values the later ones are kept.
-    """
-    sizes = pd.Series(present, dtype=object).value_counts().to_dict()
-    known: list[str | None] = sorted(sizes)
-    counts = [sizes[value] for value in known]
-    if gaps:
-        known, counts = [*known, None], [*counts, gaps]
-    if most is None or len(known) < most:
-        return Texts(tuple(known), False)
-    kept = sorted(np.argsort(counts, kind="stable")[len(known) - most + 1 :])
-    return Texts(tuple(known[k] for k in kept), True)
-
-
-def _check_kind(name: str, values: Array, kept: Kept, given: Any) -> None:
-    numbers = isinstance(kept, Numbers)
-    if (values.dtype == np.float64) != numbers and not pd.isna(values).all():
-        raise ValueError(
-            f"column {name!r}: expected {'numbers' if numbers else 'text'}, as in fit; got dtype "
-            f"{given.dtype}, such as {given.dropna().iloc[0]!r}: read or convert the column as for "
-            "fit"
-        )
-
-
-def _write_numbers(values: Array, kept: Numbers, encoded: Array, places: list[int]) -> None:
-    gaps = np.isnan(values)
-    encoded[:, places[0]] = np.where(gaps, kept.median, values)
-    if kept.gaps:
-        encoded[:, places[1]] = gaps
-
-
-def _write_texts(values: Array, kept: Texts, encoded: Array, places: list[int]) -> None:
-    """Write a 1 in the column of each value, or in that of the rare values, if there is one."""
-    known = [value for value in kept.values if value is not None]
-    at = pd.Index(known, dtype=object).get_indexer_for(values)
-    if None in kept.values:
-        at[pd.isna(values)] = len(known)
-    if kept.rare:
-        at[at < 0] = len(kept.values)
-    rows = np.flatnonzero(at >= 0)
-    encoded[rows, np.array(places)[at[rows]]] = 1.0

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from itertools import pairwise
+from typing import NamedTuple
 from warnings import catch_warnings
 
 import numpy as np
@@ -21,11 +22,11 @@ from anyloss.metrics import Metric
 from anyloss.recipe.constrained import Promise, UncertifiedWarning, certified
 from anyloss.recipe.folds import strata, thinned
 from anyloss.tabular.intervals import difference_interval
-from anyloss.tabular.labels import Outcome
 from anyloss.tabular.result import Baseline, Importance
 from anyloss.tabular.scoring import Scoring, as_columns
 from anyloss.tabular.splitting import sample_rows
-from anyloss.tabular.trivial import COPIES, trivial_decisions
+from anyloss.tabular.trivial import COPIES, Trivial
+from anyloss.tabular.usual import USUAL
 from anyloss.thresholds import nearest_threshold
 
 WEIGHTED = "class-weighted cross-entropy"
@@ -46,6 +47,7 @@ BASELINES = {
         "weighted": WEIGHTED,
     },
 }
+OURS, OURS_TITLE = "anyloss", "trained for the metric (anyloss)"
 BASELINE_ROWS, BASELINE_RARER = 100_000, 2_000  # as many rows as our own recipe uses
 SHUFFLED_CELLS, SHUFFLES = 2_500_000, 5
 MOST_COLUMNS = 50
@@ -60,39 +62,54 @@ class Parts(NamedTuple):
     y_test: Array
     certify_set: tuple[Array, Array] | None = None
     groups: Array | None = None  # of the training rows
-    frame_test: Any = None  # the test rows before they are encoded
 
 
-def baselines(
-    model: str, parts: Parts, ours: Array, outcome: Outcome, scoring: Scoring, seed: int,
-    promise: Promise = Promise(),
-) -> tuple[Baseline, ...]:  # fmt: skip
-    """The same model trained with cross-entropy, and trivial decisions, against our decisions.
+class HeldOut(NamedTuple):
+    """Encoded test rows, the source column of each encoded column, and what decides them."""
+
+    decide: Callable[[Array], Array]
+    X: Array
+    sources: Array
+
+
+def baseline_decisions(
+    model: str, parts: Parts, task: str, scoring: Scoring, seed: int, promise: Promise = Promise()
+) -> list[tuple[str, Array]]:
+    """The names and decisions of the same model, trained with cross-entropy, for the test rows.
 
     A larger table is sampled: 100,000 rows, or as many as hold 2,000 rows of the rarest class.
-    Under constraints there are only baselines that aim at them, or satisfy them on the test rows.
+    Under constraints the only baseline is one that aims at them.
     """
-    X, y, X_test, y_test, certify_set, groups, _ = parts
-    task, mine = outcome.task, scoring.score(y_test, ours)
+    X, y, X_test, y_test, certify_set, groups = parts
     rarest = np.bincount(strata(as_columns(y), task)).min() / len(y)
     if len(y) > (most := max(BASELINE_ROWS, round(BASELINE_RARER / rarest))):
         rows = sample_rows(y, most, seed, task)
         X, y = X[rows], y[rows]
         groups = None if groups is None else groups[rows]
-    found = []
     if promise.constraints:
         given = Parts(X, y, X_test, y_test, certify_set, groups)
-        named = constrained_decisions(model, given, scoring.metric, promise, seed)
-    else:
-        every = _decisions(model, X, y, X_test, groups, task, scoring, seed)
-        named = ((BASELINES[task][method], theirs) for method, theirs in every)
+        return list(constrained_decisions(model, given, scoring.metric, promise, seed))
+    titles = {**BASELINES[task], OURS: OURS_TITLE}
+    every = _decisions(model, X, y, X_test, groups, task, scoring, seed)
+    return [(titles[method], theirs) for method, theirs in every]
+
+
+def compared(
+    y: Array, ours: Array, named: Sequence[tuple[str, Array]], trivial: Sequence[Trivial],
+    scoring: Scoring, seed: int, promise: Promise = Promise(),
+) -> tuple[Baseline, ...]:  # fmt: skip
+    """The scores of other decisions for the test rows, and of trivial ones, against ours.
+
+    Under constraints, trivial decisions that violate them are left out.
+    """
+    found, mine = [], scoring.score(y, ours)
     for name, theirs in named:
-        score = scoring.score(y_test, theirs)
-        interval = difference_interval(y_test, ours, theirs, scoring, seed)
+        score = scoring.score(y, theirs)
+        interval = difference_interval(y, ours, theirs, scoring, seed)
         found.append(Baseline(name, score, mine - score, interval))
-    for each in trivial_decisions(parts.y, outcome, scoring, seed):
+    for each in trivial:
         copies = COPIES if each.random else 1
-        labels, own = (np.concatenate([x] * copies) for x in (y_test, ours))
+        labels, own = (np.concatenate([x] * copies) for x in (y, ours))
         theirs = each.decide(len(labels))
         cells = scoring.counts(labels, theirs)
         if not all(x.holds(x.metric(*cells)) for x in promise.constraints):
@@ -117,7 +134,7 @@ def constrained_decisions(
 
         name = "LightGBM"
         estimator = LGBMClassifier(verbose=-1, n_jobs=1, deterministic=True, force_col_wise=True)
-    X, y, X_test, _, certify_set, groups, _ = parts
+    X, y, X_test, _, certify_set, groups = parts
     folds = splitter(y, INNER, seed, groups)
     p = cross_val_predict(estimator, X, y, groups=groups, cv=folds, method="predict_proba")
     held_out = p[:, 1]
@@ -140,11 +157,18 @@ def _decisions(
     scoring: Scoring, seed: int,
 ) -> Iterator[tuple[str, Array]]:  # fmt: skip
     """The name of each method of cross-entropy, and its decisions on the test rows."""
+    usual = USUAL.get(model)
+    model = model if usual is None else usual.model
     if task != "binary":
         split = several_split(X, y, X_test, task, model, seed, groups)
-        yield from several_decisions(model, split, methods_for(model, task), *scoring)
+        methods = [*methods_for(model, task), *([OURS] if usual and model in MODELS else [])]
+        methods = [x for x in methods if usual is None or x != usual.method]
+        yield from several_decisions(model, split, methods, *scoring)
         return
-    wanted = {"bce": ("bce", "bce_tuned"), "weighted": ("weighted",)}
+    wanted = {"bce": ["bce", "bce_tuned"], "weighted": ["weighted"]}
+    if usual is not None:
+        wanted = {x: [y for y in names if y != usual.method] for x, names in wanted.items()}
+        wanted[OURS] = [OURS]
     split_of_two = new_split(X, y, X_test, MODELS.get(model, ()), seed, groups)
     for each in predictions(model, wanted, split_of_two, scoring.metric.name):
         yield each.method, each.decision.astype(float)
@@ -156,6 +180,8 @@ def predictions(
     """The predictions of these methods (by family) for the test rows; no other is trained."""
     for family, methods in wanted.items():
         left = set(methods)
+        if not left:
+            continue
         for each in BOOSTED.get(model, FAMILIES)[family](split, [metric]):
             if each.method in left:
                 left.discard(each.method)
@@ -165,30 +191,40 @@ def predictions(
 
 
 def importances(
-    decide: Callable[[Array], Array], X: Array, y: Array, sources: Array, columns: list[str],
-    scoring: Scoring, seed: int,
-) -> tuple[Importance, ...]:  # fmt: skip
+    tests: Sequence[HeldOut], y: Array, columns: list[str], scoring: Scoring, seed: int
+) -> tuple[Importance, ...]:
     """How much the score drops when a column is shuffled, the most influential column first.
 
-    `decide` returns the decisions of encoded rows, and `sources` holds the source column of each
-    encoded column. A large table is sampled, with weights that represent all rows.
+    The labels `y` are those of all test rows, one set after the other. Large tables are sampled,
+    with weights that represent all rows.
     """
-    most = max(500, SHUFFLED_CELLS // X.shape[1] // SHUFFLES)
-    weight = np.ones(len(y))
+    width = max(x.X.shape[1] for x in tests)
+    most, weight = max(500, SHUFFLED_CELLS // width // SHUFFLES), np.ones(len(y))
+    sets = [x.X for x in tests]
     if len(y) > most:
         rows, weight = thinned(as_columns(y), None, scoring.layout.task, most, seed)
-        X, y = X[rows], y[rows]
+        ends = np.cumsum([0, *map(len, sets)])
+        sets = [
+            x[rows[(rows >= a) & (rows < b)] - a]
+            for x, (a, b) in zip(sets, pairwise(ends), strict=True)
+        ]
+        y = y[rows]
 
-    def reached(X: Array) -> float:
-        return scoring.score(y, decide(X), weight)
+    def reached() -> float:
+        decided = [x.decide(rows) for x, rows in zip(tests, sets, strict=True) if len(rows)]
+        return scoring.score(y, np.concatenate(decided), weight)
 
-    rng, whole, found = np.random.default_rng(seed), reached(X), []
+    rng, whole, found = np.random.default_rng(seed), reached(), []
+    sets = [x.copy() for x in sets]
     for column in columns:
-        at = np.flatnonzero(sources == column)
-        kept, drops = X[:, at].copy(), []
+        places = [np.flatnonzero(x.sources == column) for x in tests]
+        kept = [x[:, at].copy() for x, at in zip(sets, places, strict=True)]
+        drops = []
         for _ in range(SHUFFLES):
-            X[:, at] = kept[rng.permutation(len(y))]
-            drops.append(whole - reached(X))
-        X[:, at] = kept
+            for x, at, cells in zip(sets, places, kept, strict=True):
+                x[:, at] = cells[rng.permutation(len(x))]
+            drops.append(whole - reached())
+        for x, at, cells in zip(sets, places, kept, strict=True):
+            x[:, at] = cells
         found.append(Importance(column, float(np.mean(drops)), float(np.std(drops, ddof=1))))
     return tuple(sorted(found, key=lambda x: -x.drop))

@@ -13,6 +13,7 @@ from anyloss._core.backend import Array
 from anyloss.tabular.columns import listed
 
 LEAST = 10  # rows of each class that a table must have
+_ODD = (list, tuple, dict, set, bytes, np.ndarray)  # what Parquet may hold, and is no class
 TRUTH = {"0": 0.0, "1": 1.0, "false": 0.0, "true": 1.0}  # the values of a column of one label
 
 
@@ -94,6 +95,13 @@ def read_labels(
     >>> y[:2].tolist(), outcome.classes
     ([[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]], ('fig', 'pear', 'plum'))
     """
+    for target in targets:
+        kinds = {type(x) for x in frame[target].iloc[:1000]}
+        if odd := sorted(x.__name__ for x in kinds if issubclass(x, _ODD)):
+            raise ValueError(
+                f"the label column {target!r} must hold numbers or text; got values of "
+                f"{listed(odd)}: convert them, or name another column (--target)"
+            )
     if len(targets) > 1:
         if positive is not None:
             raise ValueError(

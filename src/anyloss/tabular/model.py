@@ -18,6 +18,8 @@ from anyloss.tabular.encoder import TableEncoder
 from anyloss.tabular.labels import Outcome
 from anyloss.tabular.readings import Reading, apply_reading, reading_from_json, unread_warning
 from anyloss.tabular.result import Result
+from anyloss.tabular.usual import KIND as KIND_USUAL
+from anyloss.tabular.usual import UsualClassifier
 
 KIND = "TableModel"
 
@@ -57,18 +59,18 @@ class TableModel:
     profile: dict[str, Any]
     id_column: str | None = None
 
-    def columns(self, kind: type | None = None) -> list[str]:
+    def columns(self, *kinds: type) -> list[str]:
         """The names of the columns that the model needs.
 
         Args:
-            kind (type, optional): `Numbers` or `Texts` of `anyloss.tabular.encoder`, for the
-                columns of that kind only.
+            *kinds (type): `Numbers`, `Dates`, `Texts` or `Means` of `anyloss.tabular.encodings`,
+                for the columns of these kinds only.
 
         Returns:
             list of str: the names.
         """
         kept = self.encoder.columns_
-        return [name for name, x in kept.items() if kind is None or isinstance(x, kind)]
+        return [name for name, x in kept.items() if not kinds or isinstance(x, kinds)]
 
     def decision_values(self, frame: Any, on_warning: Callable[[str], None] | None = None) -> Array:
         """The mean probability of the ensemble for each row; above 0.5 the decision is positive.
@@ -98,14 +100,14 @@ class TableModel:
         Returns:
             DataFrame: columns of numbers, dates and text.
         """
-        needed, columns = set(self.columns()), {}
+        needed, columns, origin = set(self.columns()), {}, frame.attrs.get("origin")
         for reading in self.readings:
             if reading.name in needed and reading.name in frame:
                 series = frame[reading.name]
-                columns[reading.name], unread = apply_reading(reading, series)
+                columns[reading.name], unread = apply_reading(reading, series, origin)
                 if unread and on_warning is not None:
                     found = replace(reading, unread=unread)
-                    on_warning(unread_warning(found, columns[reading.name], series))
+                    on_warning(unread_warning(found, columns[reading.name], series, origin))
         return pd.DataFrame(columns, index=frame.index)
 
     def decide(self, values: Array) -> Array:
@@ -249,4 +251,4 @@ def _classifier_type(name: str) -> Any:
         return LGBMAnyLossClassifier
     from anyloss.sklearn import AnyLossClassifier
 
-    return {"AnyLossClassifier": AnyLossClassifier}[name]
+    return {"AnyLossClassifier": AnyLossClassifier, KIND_USUAL: UsualClassifier}[name]

@@ -17,7 +17,7 @@ import numpy as np
 
 from anyloss._core.outputs import check_output, replacing
 from anyloss.sklearn import AnyLossClassifier
-from anyloss.tabular.encoder import Dates, Numbers, Texts
+from anyloss.tabular.encodings import Dates, Means, Numbers, Texts
 from anyloss.tabular.model import TableModel
 
 OPSET = 21  # Equal takes strings since 19
@@ -60,8 +60,9 @@ def export(model: TableModel, path: Path | str) -> None:
     check_output(path, (".onnx",))
     if not isinstance(model.classifier, AnyLossClassifier):
         raise ValueError(
-            "only linear models and networks can be exported to ONNX; got a model of trees: fit "
-            "with --model linear or mlp, or convert the library's own files in the model folder"
+            "only models that are trained for the metric, linear or networks, can be exported to "
+            "ONNX: fit with --model linear or mlp, or convert a library's own files in the model "
+            "folder"
         )
     if dates := model.columns(Dates):
         raise ValueError(
@@ -97,6 +98,8 @@ def _encoded(graph: Graph, model: TableModel) -> str:
                 gaps.append(graph.add("Cast", empty, to=_type("DOUBLE")))
         elif isinstance(kept, Texts):
             texts += _one_hot(graph, name, kept)
+        elif isinstance(kept, Means):
+            texts.append(_mean_label(graph, name, kept))
     return graph.add("Concat", *numbers, *gaps, *texts, axis=1)
 
 
@@ -108,6 +111,16 @@ def _one_hot(graph: Graph, name: str, kept: Texts) -> list[str]:
         total = graph.add("ReduceSum", *found, graph.constant(np.array([1])), keepdims=1)
         found.append(graph.add("Sub", graph.constant([[1.0]]), total))
     return found
+
+
+def _mean_label(graph: Graph, name: str, kept: Means) -> str:
+    """The mean labels of each value; those of all rows for a value that is not among them."""
+    values = np.array([["" if value is None else value for value in kept.levels]], dtype=object)
+    same = graph.add("Cast", graph.add("Equal", name, graph.constant(values)), to=_type("DOUBLE"))
+    known = graph.add("MatMul", same, graph.constant(np.transpose(kept.means)))
+    total = graph.add("ReduceSum", same, graph.constant(np.array([1])), keepdims=1)
+    unseen = graph.add("Sub", graph.constant([[1.0]]), total)
+    return graph.add("Add", known, graph.add("Mul", unseen, graph.constant([list(kept.others)])))
 
 
 def _decision_value(graph: Graph, rows: str, classifier: AnyLossClassifier, task: str) -> str:

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from anyloss.metrics import metric as find_metric
+from anyloss.tabular.encoder import check_most
 from anyloss.tabular.labels import Outcome
 from anyloss.tabular.scoring import Scoring, check_known_average, scoring_of
 
@@ -26,10 +27,13 @@ class TableOptions:
     time: str | None = None
     separator: str | None = None
     encoding: str | None = None
+    sheet: str | None = None
+    max_categories: int | None = 20
 
     def __post_init__(self) -> None:
         find_metric(self.metric)
         check_known_average(self.average)
+        check_most(self.max_categories)
         if not self.targets or len(set(self.targets)) < len(self.targets):
             raise ValueError(
                 f"expected one or more distinct label columns; got {list(self.targets)}"

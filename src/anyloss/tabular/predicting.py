@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,12 +13,13 @@ import pandas as pd
 
 from anyloss._core.outputs import check_output, replacing
 from anyloss.tabular.drift import Drift
-from anyloss.tabular.encoder import Texts
+from anyloss.tabular.encodings import Means, Texts
 from anyloss.tabular.labels import Outcome
 from anyloss.tabular.model import TableModel, decision_values
 from anyloss.tabular.preparing import check_column
 from anyloss.tabular.reading import read_parts
 from anyloss.tabular.scoring import as_columns
+from anyloss.tabular.sources import STANDARD_INPUT, local_file
 
 PART = 50_000  # rows
 PREDICTION, VALUE = "prediction", "decision_value"  # the columns that are written
@@ -35,6 +36,7 @@ def predict_table(
     id_column: str | None = None,
     separator: str | None = None,
     encoding: str | None = None,
+    sheet: str | None = None,
     rows: int = PART,
     allow_drift: bool = False,
     on_rows: Callable[[int], None] | None = None,
@@ -52,12 +54,14 @@ def predict_table(
 
     Args:
         model (TableModel): the model, from `load` or `Result.model`.
-        source (Path or str): the CSV or Parquet file with the rows.
+        source (Path or str): the CSV, Parquet or Excel file with the rows; `"-"` is CSV from the
+            standard input.
         out (Path or str): the output file, `.csv` or `.parquet`.
         id_column (str, optional): a column to copy to the output. Default: the id column of the
             fit, if the file has it.
         separator (str, optional): the separator of a CSV file. Default: detected.
         encoding (str, optional): the encoding of a CSV file. Default: detected.
+        sheet (str, optional): the sheet of an Excel file. Default: the only one with cells.
         rows (int): the number of rows per part. Default: 50,000.
         allow_drift (bool): whether to predict even if more than a tenth of the cells of a column
             cannot be read as in the training table. Default: False.
@@ -90,27 +94,43 @@ def predict_table(
     """
     out = Path(out)
     check_output(out, (".csv", ".parquet"))
-    if out.exists() and out.samefile(source):
+    if str(source) != STANDARD_INPUT and out.exists() and out.samefile(source):
         raise ValueError(
             f"the predictions would overwrite their source {source}; choose another output"
         )
-    options: dict[str, Any] = {"separator": separator, "encoding": encoding}
-    there = next(read_parts(source, 1, **options))
+    options: dict[str, Any] = {"separator": separator, "encoding": encoding, "sheet": sheet}
+    with local_file(source) as file:
+        ids = _id_columns(model, next(read_parts(file, 1, **options)), id_column)
+        parts = read_parts(
+            file, rows, columns=[*model.columns(), *ids], names=ids,
+            texts=[*model.columns(Texts, Means), *ids],
+            written=[x.name for x in model.readings if x.was_text and x.kind != "text"], **options,
+        )  # fmt: skip
+        return _write(model, parts, out, ids, allow_drift, on_rows, on_warning)
+
+
+def _id_columns(model: TableModel, there: Any, id_column: str | None) -> list[str]:
+    """The id column of a table, if there is one."""
     if id_column is not None:
         check_column(id_column, there)
     ids = [x for x in (id_column or model.id_column,) if x is not None and x in there]
-    outputs = output_columns(model.outcome)
-    if taken := [x for x in ids if x in [*outputs[0], *outputs[1]]]:
+    names, values = output_columns(model.outcome)
+    if taken := [x for x in ids if x in [*names, *values]]:
         raise ValueError(
             f"the id column must not have the name of an output column; got {taken[0]!r}: rename it"
         )
-    wanted, texts = [*model.columns(), *ids], [*model.columns(Texts), *ids]
-    written = [x.name for x in model.readings if x.was_text and x.kind != "text"]
+    return ids
+
+
+def _write(
+    model: TableModel, parts: Iterable[Any], out: Path, ids: list[str], allow_drift: bool,
+    on_rows: Callable[[int], None] | None, on_warning: Callable[[str], None] | None,
+) -> int:  # fmt: skip
+    """Predict the parts of a table, write the predictions, and return the number of rows."""
+    outputs = output_columns(model.outcome)
     done, drift = 0, Drift(model.profile)
     with replacing(out) as place, _ROWS[out.suffix](place, ids, *outputs) as write:
-        for part in read_parts(
-            source, rows, columns=wanted, texts=texts, written=written, names=ids, **options
-        ):
+        for part in parts:
             read = model.read(part, on_warning)
             values = decision_values(
                 model.classifier, model.encoder.transform(read), model.outcome.task

@@ -20,9 +20,10 @@ from anyloss.tabular.messages import information
 from anyloss.tabular.options import TableOptions
 from anyloss.tabular.reading import read_table
 from anyloss.tabular.readings import Reading, read_columns
+from anyloss.tabular.sources import local_file
+from anyloss.tabular.splitting import FEW
 
 IDENTIFIES = "values hardly ever repeat"
-FEW = 50  # a score of fewer positive rows is uncertain
 
 
 @dataclass(frozen=True)
@@ -46,14 +47,22 @@ class PreparedTable:
                 example = "" if why == IDENTIFIES else reading.example
                 self.readings[k] = replace(reading, use=why, example=example)
 
+    def encoded(self, words: dict[str, str]) -> None:
+        """Keep how the columns are encoded, in words."""
+        for k, reading in enumerate(self.readings):
+            self.readings[k] = replace(reading, encoding=words.get(reading.name, ""))
+
 
 def load_table(source: Any, options: TableOptions) -> PreparedTable:
     """Read a table, if it is a file, and prepare it."""
-    if isinstance(source, str | Path):
-        source = read_table(
-            source, label=options.targets, separator=options.separator, encoding=options.encoding
-        )
-    return prepare_table(source, options)
+    if not isinstance(source, str | Path):
+        return prepare_table(source, options)
+    with local_file(source) as path:  # its lines are looked up in the preparation
+        frame = read_table(
+            path, label=options.targets, separator=options.separator, encoding=options.encoding,
+            sheet=options.sheet,
+        )  # fmt: skip
+        return prepare_table(frame, options)
 
 
 def prepare_table(frame: Any, options: TableOptions) -> PreparedTable:
@@ -177,9 +186,15 @@ def identifiers(train: Any) -> list[str]:
     return found
 
 
-def fitted_encoder(train: Any) -> TableEncoder:
-    """An encoder that is fitted to these rows; its errors name the option to drop a column."""
+def fitted_encoder(
+    train: Any, y: Array, groups: Array | None = None, max_categories: int | None = 20
+) -> tuple[TableEncoder, Array]:
+    """An encoder that is fitted to training rows, and these rows encoded.
+
+    Its errors name the option to drop a column.
+    """
+    encoder = TableEncoder(max_categories=max_categories)
     try:
-        return TableEncoder().fit(train)
+        return encoder, encoder.fit_transform(train, y, groups)
     except ValueError as error:
         raise ValueError(f"{error} (--drop NAME drops a column)") from None

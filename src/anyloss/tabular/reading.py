@@ -1,4 +1,4 @@
-"""CSV and Parquet files as data frames; the encoding and the separator are detected.
+"""CSV, Parquet and Excel files as data frames; the encoding and the separator are detected.
 
 A file is read as a whole for fitting and in parts for predicting, by the same rules. What pandas
 would misread is left as text for `anyloss.tabular.readings`.
@@ -20,6 +20,8 @@ import pandas as pd
 
 from anyloss.tabular.broken import broken_rows, line_of_open_quote
 from anyloss.tabular.columns import check_distinct
+from anyloss.tabular.excel import EXCEL, excel_frame
+from anyloss.tabular.sources import Origin, check_file, local_file
 
 SEPARATORS = ",;\t|"
 SAMPLE = 1 << 18  # bytes that the separator is detected from
@@ -48,19 +50,21 @@ def read_table(
     label: str | Sequence[str] = (),
     separator: str | None = None,
     encoding: str | None = None,
+    sheet: str | None = None,
 ) -> Any:
-    """Read a CSV or Parquet file as a data frame.
+    """Read a CSV, Parquet or Excel file as a data frame.
 
     The encoding (UTF-8, UTF-16 with a byte-order mark, otherwise Latin-1), the separator (comma,
     semicolon, tab or vertical bar) and a decimal comma are detected.
 
     Args:
-        path (Path or str): the file: `.parquet`, otherwise CSV. A file that ends in `.gz` is
-            decompressed.
+        path (Path or str): the file: `.parquet`, `.xlsx`, otherwise CSV. A file that ends in `.gz`
+            is decompressed. `"-"` is CSV from the standard input.
         label (str or sequence of str): the label columns. Only their empty cells are missing
             values, because "None" or "NA" may be the name of a class. Default: none.
         separator (str, optional): the separator of a CSV file. Default: detected.
         encoding (str, optional): the encoding of a CSV file. Default: detected.
+        sheet (str, optional): the sheet of an Excel file. Default: the only one with cells.
 
     Returns:
         DataFrame: the table.
@@ -77,7 +81,10 @@ def read_table(
         {'name': ['Anna', 'Jörg'], 'size': [1.5, nan]}
     """
     names = [label] if isinstance(label, str) else list(label)
-    (frame,) = read_parts(path, None, names=names, separator=separator, encoding=encoding)
+    with local_file(path) as file:
+        (frame,) = read_parts(
+            file, None, names=names, separator=separator, encoding=encoding, sheet=sheet
+        )
     for name in names:
         if name in frame and pd.api.types.infer_dtype(frame[name].dropna()) == "string":
             present = frame[name].str.strip().replace("", None).dropna()
@@ -97,18 +104,24 @@ def read_parts(
     names: Sequence[str] = (),
     separator: str | None = None,
     encoding: str | None = None,
+    sheet: str | None = None,
 ) -> Iterator[Any]:
     """Read a file in parts of so many rows, or as one part if `rows` is None.
 
     `columns` are the columns to read (None for all), and the columns `texts` stay text. In a CSV
     file the columns `written` (None: those whose numbers pandas would misread) and `names` stay
     text too; of `names`, only the empty cells are missing values. The attribute "decimal" of a part
-    is the decimal separator of the file.
+    is the decimal separator of the file, and "origin" finds the lines of its rows.
     """
     path = Path(path)
-    _check_file(path)
+    check_file(path)
+    if sheet is not None and path.suffix not in EXCEL:
+        raise ValueError(f"only an Excel file has sheets; got the sheet {sheet!r} of {path}")
     if path.suffix == ".parquet":
         yield from _parquet_parts(path, rows, columns, texts)
+        return
+    if path.suffix in EXCEL:
+        yield from _excel_parts(path, rows, columns, texts, names, sheet)
         return
     form = find_form(path, separator, encoding)
     _check_names(path, form.names)
@@ -128,6 +141,7 @@ def read_parts(
                 if len(part):
                     empty = False
                     part.attrs["decimal"] = form.decimal
+                    part.attrs["origin"] = Origin(str(path), form.encoding, form.separator)
                     if rows is None:
                         part.attrs["warnings"] = broken_rows(
                             path, part, encoding=form.encoding, separator=form.separator,
@@ -138,15 +152,6 @@ def read_parts(
         raise _unreadable(path, form.encoding, form.separator, error) from None
     if empty:
         raise ValueError(f"{path} has column names but no rows; expected rows below the names")
-
-
-def _check_file(path: Path) -> None:
-    if path.is_dir():
-        raise ValueError(f"expected a CSV or Parquet file; {path} is a folder")
-    if not path.is_file():
-        raise ValueError(f"expected a CSV or Parquet file; {path} does not exist")
-    if not path.stat().st_size:
-        raise ValueError(f"{path} is empty; expected a line of column names, then rows")
 
 
 def find_form(path: Path, separator: str | None = None, encoding: str | None = None) -> Form:
@@ -303,3 +308,22 @@ def _parquet_parts(
                 yield part.astype({x: "string" for x in texts if x in part})
     except pyarrow.ArrowInvalid as error:
         raise ValueError(f"{path} cannot be read as Parquet: {error}") from None
+
+
+def _excel_parts(
+    path: Path, rows: int | None, columns: Sequence[str] | None, texts: Sequence[str],
+    names: Sequence[str], sheet: str | None,
+) -> Iterator[Any]:  # fmt: skip
+    frame = excel_frame(path, sheet)
+    _check_names(path, list(frame))
+    for name in frame:
+        missing = {""} if name in names else set(MISSING)
+        cells = frame[name].where(~frame[name].isin(missing), None)
+        as_text = name in (*texts, *names)
+        frame[name] = (
+            cells.map(str, na_action="ignore") if as_text else pd.Series(cells).infer_objects()
+        )
+    wanted = list(frame) if columns is None else [x for x in frame if x in set(columns)]
+    frame.attrs["origin"] = Origin(str(path))
+    for start in range(0, len(frame), rows or len(frame)):
+        yield frame[wanted].iloc[start : start + (rows or len(frame))]

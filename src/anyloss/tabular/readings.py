@@ -15,6 +15,7 @@ import pandas as pd
 
 from anyloss.tabular.dates import DAYS, ISO, as_dates, find_date_form, is_dates, parse_dates
 from anyloss.tabular.numbers import NumberForm, find_number_form, parse_numbers, tidy
+from anyloss.tabular.sources import MOST_NAMED, Origin, cells_in_words
 
 NUMBER_SHARE = 0.9  # a text column with this share of numbers becomes a column of numbers
 MIXED_SHARE, MIXED_LEVELS = 0.5, 20  # above both, numbers and other texts are mixed by mistake
@@ -51,6 +52,7 @@ class Reading:
         unit (str): their unit.
         form (str): the format of dates in text.
         was_text (bool): whether the numbers or dates are written as text in the table.
+        encoding (str): what the model receives, in words; empty for a column that is not used.
 
     Examples:
         >>> frame = pd.DataFrame({"price": ["$7,295", "$950", "unknown"]})
@@ -75,6 +77,7 @@ class Reading:
     unit: str = ""
     form: str = ""
     was_text: bool = False
+    encoding: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """The reading as a dictionary that JSON can hold."""
@@ -94,12 +97,13 @@ def read_columns(
     `decimal` is the decimal separator of the file. The columns `texts` stay text.
 
     >>> read_columns(pd.DataFrame({"pay": ["1.5"] * 19 + ["twenty"]}))[2]
-    ["column 'pay': cells that are not numbers are treated as missing (1, such as 'twenty')"]
+    ["column 'pay': cells that are not numbers are treated as missing (1: 'twenty' in row 19)"]
     """
     columns, readings, warnings = {}, [], []
+    origin = frame.attrs.get("origin")
     for name, series in frame.items():
         try:
-            values, reading = _read(str(name), series, decimal, str(name) in texts)
+            values, reading = _read(str(name), series, decimal, str(name) in texts, origin)
         except ValueError as error:
             raise ValueError(
                 f"column {name!r}: {error}, or do not use the column (--drop)"
@@ -107,22 +111,33 @@ def read_columns(
         columns[name] = values
         readings.append(reading)
         if reading.unread:
-            warnings.append(unread_warning(reading, values, series))
+            warnings.append(unread_warning(reading, values, series, origin))
     return pd.DataFrame(columns, index=frame.index), readings, warnings
 
 
-def unread_warning(reading: Reading, values: Any, series: Any) -> str:
-    """The warning about cells that are not what the column is."""
+def unread_warning(reading: Reading, values: Any, series: Any, origin: Origin | None = None) -> str:
+    """The warning about cells that are not what the column is, with their lines."""
     present = series[values.isna() & series.notna()]
     lost = present[~is_gap(present.astype(str))]
+    more = " and others" if reading.unread > MOST_NAMED else ""
     return (
         f"column {reading.name!r}: cells that are not {reading.kind} are treated as missing "
-        f"({reading.unread}, such as {str(lost.iloc[0])[:40]!r})"
+        f"({reading.unread}: {cells_in_words(lost, origin)}{more})"
     )
 
 
-def apply_reading(reading: Reading, series: Any) -> tuple[Any, int]:
+def apply_reading(reading: Reading, series: Any, origin: Origin | None = None) -> tuple[Any, int]:
     """A column of a new table, read in the same way, and the number of cells that cannot be."""
+    values, unread = _applied(reading, series)
+    if reading.kind == "numbers":
+        try:
+            _check_finite(values, origin)
+        except ValueError as error:
+            raise ValueError(f"column {reading.name!r}: {error}") from None
+    return values, unread
+
+
+def _applied(reading: Reading, series: Any) -> tuple[Any, int]:
     if reading.kind == "text":
         text = (
             _as_text(series)
@@ -211,14 +226,16 @@ def _floats(series: Any) -> Any:
     return pd.Series(series.to_numpy(np.float64, na_value=np.nan), index=series.index)
 
 
-def _read(name: str, series: Any, decimal: str, stays: bool) -> tuple[Any, Reading]:
+def _read(
+    name: str, series: Any, decimal: str, stays: bool, origin: Origin | None
+) -> tuple[Any, Reading]:
     """A column as numbers, dates or text, and its reading."""
     found = None if stays else _native(series)
     example = "" if not series.notna().any() else str(series.dropna().iloc[0])[:60]
     if found is not None:
         kind, values = found
         if kind == "numbers":
-            _check_finite(values)
+            _check_finite(values, origin)
         return values, _described(Reading(name, kind, example=example), values)
     if isinstance(series.dtype, pd.CategoricalDtype):
         return series, _described(Reading(name, "text", example=example), series)
@@ -226,16 +243,16 @@ def _read(name: str, series: Any, decimal: str, stays: bool) -> tuple[Any, Readi
     reading = Reading(name, "text", example=example, was_text=True)
     present = texts.dropna()
     if len(present) and not stays:
-        reading = _of_text(reading, present, decimal)
+        reading = _of_text(reading, present, decimal, origin)
     if reading.kind == "text":
         return texts, _described(reading, texts)
     values, unread = _converted(reading, present, series.index)
     if reading.kind == "numbers":
-        _check_finite(values)
+        _check_finite(values, origin)
     return values, _described(Reading(**{**asdict(reading), "unread": unread}), values)
 
 
-def _of_text(reading: Reading, present: Any, decimal: str) -> Reading:
+def _of_text(reading: Reading, present: Any, decimal: str, origin: Origin | None) -> Reading:
     """What the texts of a column are: numbers, dates or text."""
     texts = tidy(present)
     sample = texts.iloc[:2000]
@@ -257,17 +274,18 @@ def _of_text(reading: Reading, present: Any, decimal: str) -> Reading:
         wrong = texts[parse_numbers(texts, form).isna()]
         raise ValueError(
             f"{share:.0%} of the cells are numbers, and others are not, such as "
-            f"{str(wrong.iloc[0])[:40]!r}: correct the cells"
+            f"{cells_in_words(wrong, origin)}: correct the cells"
         )
     return reading
 
 
-def _check_finite(values: Any) -> None:
-    largest = np.nanmax(np.abs(values.to_numpy(float, na_value=np.nan)), initial=0.0)
-    if not largest < HUGE:
+def _check_finite(values: Any, origin: Origin | None) -> None:
+    numbers = np.abs(values.to_numpy(float, na_value=np.nan))
+    if not np.nanmax(numbers, initial=0.0) < HUGE:
+        huge = values[numbers >= HUGE]
         raise ValueError(
-            f"expected finite numbers below {HUGE:g}; got {largest:g}: replace them with a smaller "
-            "number or a missing value"
+            f"expected finite numbers below {HUGE:g}; got {cells_in_words(huge, origin)}: replace "
+            "them with a smaller number or a missing value"
         )
 
 

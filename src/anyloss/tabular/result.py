@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from anyloss._core.backend import Array
@@ -73,13 +73,14 @@ class Result:
 
     Attributes:
         model (TableModel): the fitted model.
-        model_name (str): "linear", "mlp" or "lightgbm".
+        model_name (str): "linear", "mlp" or "lightgbm", or a usual method, such as "tuned-linear".
         metric (str): the metric that the model was trained for.
         average (str): how the metric is averaged over several classes or labels; `"binary"` for two
             classes.
         outcome (Outcome): what the model predicts: the task, the label columns and the classes.
         readings (tuple of Reading): how each column was read, and whether it is used.
-        score (float): the metric of the decisions on the test rows.
+        score (float): the metric of the decisions on the test rows; with cross-fitting these are
+            all rows, as `facts["evaluation"]` states.
         interval (tuple of float): the 95 % interval of the score, from a bootstrap over the test
             rows.
         counts (Counts): the confusion counts of the test rows: numbers for two classes, else
@@ -95,8 +96,8 @@ class Result:
         candidates (dict): with `model="auto"`, the score of each model on held-out training rows;
             otherwise empty.
         importances (tuple of Importance): the columns, the most important first.
-        facts (dict): the numbers of rows and columns, the share of missing cells, and the columns
-            that are not used.
+        facts (dict): the numbers of rows and columns, the share of missing cells, the columns that
+            are not used, and what the score rests on (`evaluation`, `folds`, `fits`).
         warnings (tuple of Message): what a reader should know before relying on the score, each
             text with its level.
         settings (dict): the command, the seed, the date and the versions, to repeat the fit.
@@ -170,6 +171,7 @@ class Comparison:
         scores (dict): the score of each method on each test fold, the simplest method first and
             ours, `"anyloss"`, last; then the trivial decisions.
         folds (int): the number of folds of each repeat.
+        names (dict): the name with which `fit_table(model=...)` fits each method, by its title.
 
     Examples:
         >>> other = Baseline("cross-entropy, tuned threshold", 0.70, 0.02, (-0.01, 0.05))
@@ -186,6 +188,7 @@ class Comparison:
     warnings: tuple[Message, ...]
     scores: dict[str, tuple[float, ...]]
     folds: int
+    names: dict[str, str] = field(default_factory=dict)
 
     @property
     def trivial(self) -> tuple[str, ...]:

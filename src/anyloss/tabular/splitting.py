@@ -2,15 +2,111 @@
 
 from __future__ import annotations
 
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from anyloss._core.backend import Array
-from anyloss.recipe.folds import kept_together, strata
+from anyloss.recipe.folds import inner_folds, kept_together, strata
 from anyloss.tabular.labels import LEAST
 from anyloss.tabular.scoring import as_columns
+
+FEW = 50  # a score of fewer rows of a class is uncertain
+FOLDS, MOST_CROSSED = 5, 50_000  # rows, up to which cross-fitting is chosen by itself
+
+
+class Plan(NamedTuple):
+    """The training rows and test rows of each fit that is judged, as masks."""
+
+    splits: list[tuple[Array, Array]]
+    crossed: bool  # several folds, whose test rows are scored together
+    copies: int  # test rows that are copies of training rows
+    words: str  # what the score rests on
+
+
+def plan_splits(
+    frame: Any, y: Array, used: Array, share: float, folds: int | None, seed: int, task: str,
+    groups: Array | None, times: Array | None,
+) -> Plan:  # fmt: skip
+    """One set of test rows among the `used` rows, or folds.
+
+    `folds` is 0 for one set, or the number of folds. None decides: folds if the test rows would
+    have fewer than 50 rows of a class and the table has at most 50,000 rows.
+
+    >>> frame, y = pd.DataFrame({"a": range(300)}), np.repeat([0.0, 1.0], [100, 200])
+    >>> every = np.ones(300, dtype=bool)
+    >>> plan = plan_splits(frame, y, every, 0.2, None, 0, "binary", None, None)
+    >>> plan.crossed, [int(test.sum()) for _, test in plan.splits]
+    (True, [60, 60, 60, 60, 60])
+    """
+    at = np.flatnonzero(used)
+    groups, times = (None if x is None else x[at] for x in (groups, times))
+    frame, y = frame if used.all() else frame.iloc[at], y[at]
+    if folds is not None and (folds < 0 or folds == 1):
+        raise ValueError(f"folds must be 0, for one set of test rows, or at least 2; got {folds}")
+    test, copies = split_rows(frame, y, share, seed, task, groups, times)
+    fewest = int(_sides(as_columns(y[test]), task).sum(axis=0).min())
+    few = fewest < FEW and len(y) <= MOST_CROSSED
+    kind = "random rows" if groups is None else "random groups"
+    one = f"{int(test.sum())} {kind if times is None else 'rows, the latest ones,'} that the model "
+    one += "has not seen"
+    if folds == 0 or (folds is None and not few):
+        return Plan([_masks(at, ~test, test, used)], False, copies, one)
+    found = _fold_masks(frame, y, folds or FOLDS, seed, task, groups, times)
+    if len(found) < 2 or (times is None and len(found) < (folds or FOLDS)):
+        if folds is not None:
+            raise ValueError(
+                f"{folds} folds leave too few training rows of a class: choose fewer folds "
+                "(--folds)"
+            )
+        return Plan([_masks(at, ~test, test, used)], False, copies, one)
+    keys = pd.util.hash_pandas_object(frame, index=False).to_numpy()
+    copies = sum(int(np.isin(keys[b], keys[a]).sum()) for a, b in found)
+    whole = int(sum(b.sum() for _, b in found))
+    words = f"{whole} rows in {len(found)} folds, each predicted by a model that was fitted "
+    words += "without its fold" if times is None else "to earlier rows only"
+    if folds is None:
+        words += f" (one set of test rows would have only {fewest} rows of a class)"
+    return Plan([_masks(at, a, b, used) for a, b in found], True, copies, words)
+
+
+def _masks(at: Array, train: Array, test: Array, used: Array) -> tuple[Array, Array]:
+    """Masks of the used rows as masks of all rows."""
+    found = np.zeros((2, len(used)), dtype=bool)
+    found[0, at], found[1, at] = train, test
+    return found[0], found[1]
+
+
+def _fold_masks(
+    frame: Any, y: Array, folds: int, seed: int, task: str, groups: Array | None,
+    times: Array | None,
+) -> list[tuple[Array, Array]]:  # fmt: skip
+    """The folds whose training rows have enough rows of each class.
+
+    They are stratified and keep groups and identical rows together; with `times` each is a period,
+    and its training rows are all earlier ones.
+    """
+    if times is not None:
+        edges = np.quantile(times, np.linspace(0, 1, folds + 2))
+        masks = [(times <= a, (times > a) & (times <= b)) for a, b in pairwise(edges[1:])]
+    else:
+        if groups is None:
+            keys = pd.util.hash_pandas_object(frame, index=False).to_numpy()
+            groups = kept_together(np.unique(keys, return_inverse=True)[1])
+        rng = np.random.default_rng(seed)
+        held = inner_folds(y, as_columns(y), task, folds, 1, rng, groups)
+        masks = [(~x, x) for x in held]
+    enough = [
+        _sides(as_columns(y[a]), task).sum(axis=0).min() >= LEAST / 2 and b.any() for a, b in masks
+    ]
+    return [x for x, good in zip(masks, enough, strict=True) if good]
+
+
+def _sides(y: Array, task: str) -> Array:
+    """The columns of all classes, or of both sides of each label."""
+    return y if task == "multiclass" else np.hstack([y, 1 - y])
 
 
 def split_rows(
@@ -59,7 +155,7 @@ def split_rows(
 
 def _check_split(y: Array, test: Array, share: float, task: str) -> None:
     """Raise an error if a class is too rare among the training rows, or absent from the test."""
-    sides = y if task == "multiclass" else np.hstack([y, 1 - y])
+    sides = _sides(y, task)
     if sides[~test].sum(axis=0).min() < LEAST / 2:
         raise ValueError(
             f"test_share {share:g} leaves too few training rows of a class: choose a smaller one "

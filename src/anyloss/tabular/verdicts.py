@@ -114,9 +114,10 @@ def recommendation(found: Comparison) -> str:
         if means[best] - means[name] <= ROPE and not _clear(found, best, name):
             return (
                 f"Recommendation: use {name}. It is simpler than {best}, which has the best mean, "
-                f"and as good ({_difference(found, best, name)})."
+                f"and as good ({_difference(found, best, name)}).{_how(found, name)}"
             )
     text = f"Recommendation: use {best}, which has the best mean score, {means[best]:.4f}."
+    text += _how(found, best)
     for name in simpler:
         if not _clear(found, best, name):
             gain = np.subtract(found.scores[best], found.scores[name])
@@ -131,6 +132,11 @@ def recommendation(found: Comparison) -> str:
                 f"simpler ({_difference(found, best, name)}): {more}."
             )
     return text
+
+
+def _how(found: Comparison, name: str) -> str:
+    """How the model of a method is fitted and saved."""
+    return f" 'anyloss fit --model {found.names[name]}' saves it." if name in found.names else ""
 
 
 def _clear(found: Comparison, better: str, other: str) -> bool:
