@@ -11,7 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from anyloss._core.outputs import replacing
 from anyloss.metrics import METRICS, Metric
 from anyloss.metrics import metric as find_metric
-from anyloss.report import classes, curves, pictures, promises, words
+from anyloss.report import classes, curves, pictures, planner, promises, words
 from anyloss.tabular.result import Result
 from anyloss.tabular.verdicts import best_trivial, headline, is_useless
 from anyloss.thresholds import best_threshold
@@ -80,7 +80,7 @@ def render(result: Result) -> str:
         result (Result): the result of `anyloss.tabular.fit_table`.
 
     Returns:
-        str: the page. It refers to no other file and contains no script.
+        str: the page. It refers to no other file; its only script is that of the planner.
 
     Raises:
         ValueError: if the metric of the result is unknown.
@@ -128,6 +128,7 @@ def _two_classes(result: Result, metric: Metric, title: str) -> dict[str, Any]:
         "threshold": pictures.threshold(result, metric, title),
         "ranking": _ranking(result),
         "promise": promises.section(result, metric, title),
+        "planner": planner.section(result, metric, title),
     }
 
 
