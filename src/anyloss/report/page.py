@@ -12,7 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from anyloss._core.outputs import replacing
 from anyloss.metrics import METRICS, Metric
 from anyloss.metrics import metric as find_metric
-from anyloss.report import classes, curves, details, pictures, promises, words
+from anyloss.report import classes, curves, details, pictures, planner, promises, words
 from anyloss.tabular.messages import INFORMATION, LEVELS, by_level
 from anyloss.tabular.result import Result
 from anyloss.tabular.verdicts import advice, best_trivial
@@ -84,7 +84,7 @@ def render(result: Result) -> str:
         result (Result): the result of `anyloss.tabular.fit_table`.
 
     Returns:
-        str: the page. It refers to no other file and contains no script.
+        str: the page. It refers to no other file; its only script is that of the planner.
 
     Raises:
         ValueError: if the metric of the result is unknown.
@@ -137,6 +137,7 @@ def _two_classes(result: Result, metric: Metric, title: str) -> dict[str, Any]:
         "threshold": pictures.threshold(result, metric, title),
         "ranking": _ranking(result),
         "promise": promises.section(result, metric, title),
+        "planner": planner.section(result, metric, title),
     }
 
 

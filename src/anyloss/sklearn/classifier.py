@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from numbers import Integral, Real
@@ -25,7 +25,6 @@ from anyloss.metrics import metric as find_metric
 from anyloss.recipe import Ensemble
 from anyloss.recipe.constrained import (
     Promise,
-    centred,
     certified,
     check_rows_given,
     check_task,
@@ -42,12 +41,13 @@ from anyloss.recipe.numpy_models import Started, finish, start
 from anyloss.recipe.target import decision_values, new_target
 from anyloss.sklearn import saving
 from anyloss.sklearn.checks import check_average_of, check_integers
+from anyloss.sklearn.shares import SharesMixin
 from anyloss.thresholds import best_threshold
 
 KIND = "AnyLossClassifier"
 
 
-class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class AnyLossClassifier(SharesMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A linear model or a network that is trained for a metric of the confusion matrix.
 
     It starts from cross-entropy with the best threshold for the metric, refines this start for
@@ -56,8 +56,8 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     classes, several classes, or several labels per row (a matrix of 0 and 1; each label then has a
     threshold of its own).
 
-    `predict_proba` is centred so that 0.5 is the decision (for several classes: the highest). It is
-    not calibrated: wrap the classifier in `CalibratedClassifierCV` where probabilities matter.
+    `predict_proba` is centred so that 0.5 is the decision (for several classes: the highest). With
+    `calibrate="auto"` it gives calibrated probabilities instead, and the decisions stay the same.
 
     Args:
         metric (str, callable or Metric): a name, a formula or a function of `tp, fn, fp, tn`.
@@ -94,6 +94,12 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             new data, such as 0.95. Some of the rows are then set apart, and only used to certify
             the fitted model. None, the default, promises nothing about new data.
         certify_share (float): the share of the rows that is set apart, at random. Default: 0.2.
+        calibrate (str, optional): how `predict_proba` is calibrated on held-out rows: by Platt's
+            `"sigmoid"`, by `"isotonic"` regression, or by the one with the lower Brier score on
+            rows it was not fitted to (`"auto"`). None, the default, does not calibrate.
+        priors (sequence of float, optional): the shares of `classes_` where the classifier will be
+            used, if they are not those of the training rows. The rows are weighted to these shares,
+            also those of `score`. A fitted classifier is moved by `with_priors`.
 
     Attributes:
         classes_ (array): the classes, or the numbers of the labels.
@@ -109,7 +115,12 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             same rows, so it is optimistic.
         held_out_score_ (float): the held-out metric of the ensemble, on the same rows.
         threshold_ (float): the threshold of the mean decision values of the members under
-            constraints, before it is moved to 0; otherwise 0.
+            constraints or other priors, before it is moved to 0; otherwise 0.
+        class_factors_ (array or None): what the values of several classes are multiplied by for
+            other priors.
+        calibration_method_ (str or None): how the probabilities are calibrated.
+        class_shares_ (array or None): the class shares that decisions and calibrated probabilities
+            are for; None for several labels.
         certificate_ (CertifiedThreshold or None): with a confidence level, what is certified, on
             how many rows. Its `threshold` is None if nothing could be certified; predictions then
             use its `uncertified_threshold`.
@@ -157,6 +168,8 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         constraints: ConstraintSpec | None = None,
         confidence_level: float | None = None,
         certify_share: float = 0.2,
+        calibrate: str | None = None,
+        priors: Sequence[float] | None = None,
     ) -> None:
         self.metric = metric
         self.hidden_layer_sizes = hidden_layer_sizes
@@ -175,6 +188,8 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.constraints = constraints
         self.confidence_level = confidence_level
         self.certify_share = certify_share
+        self.calibrate = calibrate
+        self.priors = priors
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -213,6 +228,7 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ) -> Self:  # fmt: skip
         find_metric(self.metric)
         hidden, promise = self._check_parameters()
+        self._check_shares(promise)
         with _hint_for_text():
             X, y = validate_data(
                 self, X, y, accept_sparse="csr", dtype=np.float64, ensure_min_samples=2,
@@ -248,6 +264,7 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         target = read_target(y, self.metric, self.average, self.pos_label, sample_weight)
         check_task(promise, target.task)
         labels = target.labels
+        sample_weight = self._weigh(target, sample_weight)
         initial = self._initial_layers([X.shape[1], *hidden, labels.shape[1]])
         # A warm start keeps the folds; new folds would score models on rows that they have seen.
         seed: int = fresh if initial is None else self._seed
@@ -275,6 +292,7 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.n_iter_, self.history_ = len(found.history), found.history
         self.hard_history_ = found.checks
         self.start_score_, self.held_out_score_ = found.start_score, found.held_out_score
+        self._keep_held_out(started, found)
         self._settle(promise, started, found, certify_set)
         return self
 
@@ -348,7 +366,7 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _decide(self, X: Array) -> Array:
         check_is_fitted(self)
-        return centred(self._decide_rows(self._check_rows(X)), self.threshold_)
+        return self._rule(self._decide_rows(self._check_rows(X)))
 
     def _decide_rows(self, X: Array) -> Array:
         """The decision values of checked rows, before the threshold."""
@@ -382,8 +400,13 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self.classes_[decision.argmax(axis=1)]
 
     def predict_proba(self, X: Array) -> Array:
-        """The decision values moved to 0 .. 1, one column per class; they are not calibrated."""
+        """The decision values moved to 0 .. 1, one column per class, or calibrated probabilities.
+
+        They are calibrated if the classifier has `calibrate=`.
+        """
         check_is_fitted(self)
+        if self._calibration is not None:
+            return self._calibrated(self._decide_rows(self._check_rows(X)))
         if self.task_ == "multiclass":
             return self._decide(X)
         decision = self.decision_function(X)
@@ -394,7 +417,8 @@ class AnyLossClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """The metric of the predictions for `X`."""
         decision = self._decide(X)
         labels = labels_of(y, self.classes_, self.task_, self.pos_label_, len(decision))
-        target = new_target(labels, self.metric, self.task_, self.average_, sample_weight)
+        weight = self._weights_of_score(labels, sample_weight)
+        target = new_target(labels, self.metric, self.task_, self.average_, weight)
         return target.score(decision)
 
     def save(self, path: Path | str) -> None:

@@ -85,18 +85,22 @@ def network_parts(model: Any) -> Stored:
     parameters = model.get_params() | {"metric": metric_to_json(model.metric)}
     hidden, promise = model._check_parameters()
     parameters |= {"hidden_layer_sizes": list(hidden), "constraints": promise.texts}
+    parameters["priors"] = None if model.priors is None else list(map(float, model.priors))
     for key, value in parameters.items():
         value = value.item() if isinstance(value, np.generic) else value
         parameters[key] = None if isinstance(value, np.random.RandomState) else value
+    shares, more = model._shares_to_save()
     description = {
         "parameters": parameters,
+        "shares": shares,
         "scores": {"start": model.start_score_, "held_out": model.held_out_score_},
         "threshold": model.threshold_,
         "columns": list(getattr(model, "feature_names_in_", [])) or None,
         **_target_of(model),
     }
     arrays = {f"layer{k}": x for k, x in enumerate(model.layers_)}
-    return description, arrays | {"history": model.history_, "hard_history": model.hard_history_}
+    arrays |= {"history": model.history_, "hard_history": model.hard_history_}
+    return description, arrays | more
 
 
 def read_network(
@@ -113,6 +117,7 @@ def read_network(
         model.held_out_score_ = stored["scores"]["held_out"]
         model.history_ = arrays.pop("history")
         model.hard_history_ = arrays.pop("hard_history")
+        model._shares_from_saved(stored["shares"], arrays)
         model.layers_ = [arrays[f"layer{k}"] for k in range(len(arrays))]
         columns, model.threshold_ = stored["columns"], stored["threshold"]
     model.n_iter_, model.n_features_in_ = len(model.history_), model.layers_[0].shape[1]

@@ -134,7 +134,14 @@ def _decision_value(graph: Graph, rows: str, classifier: AnyLossClassifier, task
     several = task == "multiclass"
     p = graph.add("Softmax", values, axis=2) if several else graph.add("Sigmoid", values)
     end, binary = graph.constant(np.array([0])), task == "binary"
-    mean = graph.add("ReduceMean", p, end, keepdims=0, out="" if binary else VALUE)
+    given = classifier.class_factors_
+    mean = graph.add(
+        "ReduceMean", p, end, keepdims=0, out="" if binary or given is not None else VALUE
+    )
+    if given is not None:
+        product, last = graph.add("Mul", mean, graph.constant(given)), graph.constant(np.array([1]))
+        total = graph.add("ReduceSum", product, last, keepdims=1)
+        return graph.add("Div", product, total, out=VALUE)
     if not binary:
         return mean
     column = graph.add("Squeeze", mean, graph.constant(np.array([1])), out=VALUE * (not threshold))

@@ -13,6 +13,8 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from anyloss._core.shapes import Layout
+from anyloss.recipe.priors import factors as prior_factors
+from anyloss.recipe.priors import read_priors
 from anyloss.torch.batch import read_batch
 from anyloss.torch.loss import AnyLoss
 from anyloss.torch.refined import call, mode
@@ -95,7 +97,7 @@ class Labels(NamedTuple):
         """Factors `(2, classes)` of the weights that give the classes these shares."""
         if priors is None:
             return None
-        shares, task = torch.as_tensor(priors, dtype=torch.float64), self.layout.task
+        task = self.layout.task
         classes = 2 if task == "binary" else self.layout.classes
         if task == "multilabel" or self.layout.per_sample:
             what = "labels per row" if task == "multilabel" else "per_sample"
@@ -103,17 +105,11 @@ class Labels(NamedTuple):
                 "priors are the shares of classes that exclude each other, counted over all rows; "
                 f"got priors with {what}. Pass weights in the loader instead"
             )
-        if shares.shape != (classes,) or not (shares >= 0).all() or abs(shares.sum() - 1) > 1e-6:
-            raise ValueError(
-                f"priors must be {classes} shares that sum to 1; got {shares.tolist()}"
-            )
         seen = self.sums[:, 0] if task == "binary" else self.sums[1]
-        if ((seen == 0) & (shares > 0)).any():
-            raise ValueError(
-                "a class with a prior above 0 must be among the rows; got rows with the weights "
-                f"{seen.tolist()} and the priors {shares.tolist()}"
-            )
-        factors = shares * seen.sum() / torch.where(seen > 0, seen, 1.0)
+        shares = (seen / seen.sum()).double().cpu().numpy()
+        factors = torch.from_numpy(prior_factors(read_priors(priors, classes), shares)).to(
+            seen.device
+        )
         return factors[:, None] if task == "binary" else factors.expand(2, -1)
 
     def weigh(self, y: Tensor, weight: Tensor | None, factors: Tensor | None) -> Tensor | None:

@@ -1,0 +1,196 @@
+"""Class shares where a classifier is used, if they are not those of its training rows.
+
+Only the shares of the classes change, not what the rows of a class look like. Rows that are
+weighted to other shares then show what the metric would be there, and which decision is best.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from anyloss._core.backend import Array
+from anyloss._core.constraints import Constraint
+from anyloss.metrics import Metric, MetricSpec
+from anyloss.recipe.constrained import centred
+from anyloss.recipe.folds import thinned
+from anyloss.recipe.target import new_target
+from anyloss.thresholds import best_threshold
+
+KEPT = 20_000  # held-out rows that a model keeps
+
+
+def read_priors(priors: Any, classes: int) -> Array:
+    """The shares of the classes, checked.
+
+    >>> read_priors([0.9, 0.1], 2).tolist()
+    [0.9, 0.1]
+    >>> read_priors([0.9, 0.2], 2)
+    Traceback (most recent call last):
+        ...
+    ValueError: priors must be 2 shares that sum to 1; got [0.9, 0.2]
+    """
+    try:
+        shares = np.asarray(priors, dtype=float)
+    except (TypeError, ValueError):
+        shares = np.empty(0)
+    if shares.shape != (classes,) or not (shares >= 0).all() or abs(shares.sum() - 1) > 1e-6:
+        given = shares.tolist() if shares.size else priors
+        raise ValueError(f"priors must be {classes} shares that sum to 1; got {given}")
+    return shares / shares.sum()
+
+
+def factors(priors: Array, shares: Array) -> Array:
+    """What a row of each class counts, so that the classes have the shares of the priors.
+
+    >>> factors(np.array([0.5, 0.5]), np.array([0.8, 0.2])).tolist()
+    [0.625, 2.5]
+    """
+    if ((shares == 0) & (priors > 0)).any():
+        raise ValueError(
+            "a class with a prior above 0 must be among the rows; got rows with the shares "
+            f"{shares.tolist()} and the priors {priors.tolist()}"
+        )
+    return priors / np.where(shares > 0, shares, 1.0)
+
+
+def refuse_labels(task: str) -> None:
+    """Refuse several labels per row, which have no shares that sum to 1."""
+    if task == "multilabel":
+        raise ValueError(
+            "priors are the shares of classes that exclude each other; got several labels per row. "
+            "Pass sample_weight instead"
+        )
+
+
+def by_class(labels: Array, task: str, positive: int | None) -> Array:
+    """Labels with one column per class, in the order of the classes.
+
+    >>> by_class(np.array([[1.0], [0.0]]), "binary", 0).tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
+    """
+    refuse_labels(task)
+    if task == "multiclass":
+        return labels
+    both = [1 - labels, labels]
+    return np.hstack(both if positive == 1 else both[::-1])
+
+
+def estimate_priors(
+    probabilities: Array, shares: Sequence[float], *, max_iter: int = 10_000, tol: float = 1e-9
+) -> Array:
+    """The class shares of new rows, from calibrated probabilities and no labels.
+
+    The shares are those under which the new rows are most likely, found by
+    expectation-maximisation. They are right if the probabilities are calibrated, and only the
+    shares have changed since the classifier was trained.
+
+    Args:
+        probabilities (array): calibrated probabilities of the new rows.
+        shares (sequence of float): the class shares for which they are calibrated, which are those
+            of the training rows.
+        max_iter (int): the largest number of steps. Default: 10,000.
+        tol (float): the change of every share at which to stop. Default: 1e-9.
+
+    Shape:
+        - `probabilities`: `(n, classes)`.
+
+    Returns:
+        array: the shares `(classes,)`, which sum to 1.
+
+    Raises:
+        ValueError: if there are no rows, they are no probabilities, or the shares do not match.
+
+    Examples:
+        >>> estimate_priors([[0.9, 0.1], [0.9, 0.1], [0.1, 0.9]], [0.5, 0.5]).round(3).tolist()
+        [0.708, 0.292]
+
+    References:
+        M. Saerens, P. Latinne and C. Decaestecker, "Adjusting the Outputs of a Classifier to New a
+        Priori Probabilities: A Simple Procedure", Neural Computation 14, 2002.
+    """
+    p = np.asarray(probabilities, dtype=float)
+    if (
+        p.ndim != 2
+        or not len(p)
+        or not ((p >= 0) & (abs(p.sum(1, keepdims=True) - 1) < 1e-6)).all()
+    ):
+        raise ValueError(
+            "probabilities must be rows of one probability per class that sum to 1; got an array "
+            f"of shape {p.shape}"
+        )
+    trained = read_priors(shares, p.shape[1])
+    ratio = p / np.where(trained > 0, trained, 1.0)
+    found = trained
+    for _ in range(max_iter):
+        each = ratio * found
+        last, found = found, (each / each.sum(axis=1, keepdims=True)).mean(axis=0)
+        if np.abs(found - last).max() < tol:
+            break
+    return np.asarray(found / found.sum())
+
+
+class HeldOut(NamedTuple):
+    """The rows that find a rule for other shares: values of members that did not see them."""
+
+    values: Array
+    labels: Array
+    weight: Array
+
+    def shares(self, task: str, positive: int | None) -> Array:
+        """The shares of the classes."""
+        return shares_of(by_class(self.labels, task, positive), self.weight)
+
+
+def kept_rows(values: Array, labels: Array, weight: Array, task: str, seed: int) -> HeldOut:
+    """The held-out rows that a model keeps: of very many a sample, the rarer class first."""
+    if len(values) > KEPT:
+        rows, weight = thinned(labels, weight, task, KEPT, seed)
+        values, labels = values[rows], labels[rows]
+    return HeldOut(values, labels, weight)
+
+
+def shares_of(classes: Array, weight: Array) -> Array:
+    """The weighted shares of the classes of rows `(n, classes)`."""
+    total = weight @ classes
+    return np.asarray(total / total.sum())
+
+
+class Rule(NamedTuple):
+    """How decision values become decisions: a threshold, or a factor per class."""
+
+    threshold: float = 0.0
+    factors: Array | None = None
+
+    def __call__(self, values: Array) -> Array:
+        """Decision values whose decision is at 0, or at the highest class."""
+        if self.factors is None:
+            return centred(values, self.threshold)
+        found = values * self.factors
+        return np.asarray(found / found.sum(axis=1, keepdims=True))
+
+
+def best_rule(
+    rows: HeldOut, priors: Array, metric: MetricSpec | Metric, task: str, average: str | None,
+    positive: int | None, constraints: tuple[Constraint, ...] = (),
+) -> Rule:  # fmt: skip
+    """The rule for the shares of the priors.
+
+    It is the mean of the best rules of resampled rows, which varies less than the best one of all
+    rows. With constraints, it is the best threshold that satisfies them.
+    """
+    classes = by_class(rows.labels, task, positive)
+    weight = rows.weight * (classes @ factors(priors, shares_of(classes, rows.weight)))
+    weight = weight * (len(weight) / weight.sum())
+    if constraints:
+        found = best_threshold(
+            rows.labels[:, 0], rows.values[:, 0], metric, constraints=constraints, weight=weight
+        )
+        return Rule(found.threshold)
+    target = new_target(rows.labels, metric, task, average, weight)
+    if task == "binary":
+        return Rule(float(target.averaged_offsets(rows.values)[0]))
+    logs = np.log(np.maximum(rows.values, 1e-12))
+    return Rule(0.0, np.exp(-target.averaged_offsets(logs)))
