@@ -1,5 +1,6 @@
 """Bounds against scipy, against enumeration of the multinomial, and in edge cases."""
 
+import warnings
 from dataclasses import replace
 from itertools import product
 from math import comb
@@ -149,6 +150,17 @@ def test_bounds_of_regions_beside_a_minimum_by_scipy():
     ends = [anyloss.metric("mcc")(*cells_of(box[0, 0], box[1, 0], p)) for p in box[2]]
     (bound,) = form.lower(np.array([[80, 20, 25, 875]]), 0.05)
     assert bound == pytest.approx(min(found.fun, *ends), abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    "name", ["sqrt(tp/(tp+fn)) + sqrt(tn/(tn+fp))", "1/(tp/(tp+fn))", "(tp*tn)/(fp*fn)", "mcc"]
+)
+def test_odd_counts_give_bounds_around_the_score_without_a_warning(name):
+    with warnings.catch_warnings(action="error"):
+        for cells in ((1, 0, 0, 0), (5, 0, 0, 7), (0, 0, 3, 4), (3, 1, 2, 10**12)):
+            found = certify([1, 1, 0, 0], [1, 0, 1, 0], name, frequency=cells)
+            assert found.lower <= found.score + 1e-9, cells
+            assert found.score <= found.upper + 1e-9, cells
 
 
 def test_no_bound_leaves_the_range_of_its_metric():

@@ -9,9 +9,10 @@ unproved. The statements are about the inside of the cube, where each cell occur
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from decimal import Decimal, localcontext
 from fractions import Fraction
+from functools import partial
 from math import comb
 from typing import Any
 
@@ -68,17 +69,26 @@ def _derivative(x: Array, axis: int) -> Array:
     return _trimmed(np.delete(x, 0, axis) * powers)
 
 
+def _combined(x: Array, axis: int, weight: Callable[[int, int], Fraction]) -> Array:
+    """Other coefficients along an axis, each a sum of the old ones by weights."""
+    places = range(x.shape[axis])
+    weights = np.array([[weight(row, k) for k in places] for row in places])
+    return np.moveaxis(np.tensordot(weights, x, axes=(1, axis)), 0, axis)
+
+
+def _bernstein(degree: int, row: int, k: int) -> Fraction:
+    """The part of the k-th power in a Bernstein coefficient."""
+    return Fraction(comb(row, k), comb(degree, k))
+
+
 def sign_of(x: Array) -> int | None:
     """The sign of a polynomial inside the cube: 1, -1, 0 for the zero polynomial, None if unproved.
 
     >>> sign_of(_sum(_constant(1), -_monomial(0))), sign_of(_sum(_constant(0.5), -_monomial(0)))
     (1, None)
     """
-    for axis, size in enumerate(x.shape):
-        weights = [
-            [Fraction(comb(row, k), comb(size - 1, k)) for k in range(size)] for row in range(size)
-        ]
-        x = np.moveaxis(np.tensordot(np.array(weights), x, axes=(1, axis)), 0, axis)
+    for axis in range(3):  # to Bernstein coefficients
+        x = _combined(x, axis, partial(_bernstein, x.shape[axis] - 1))
     signs = {int(value > 0) - int(value < 0) for value in x.flat} - {0}
     return None if len(signs) > 1 else sum(signs)
 
@@ -219,12 +229,8 @@ class Expression:
 def _leading(x: Array, found: Sequence[int]) -> tuple[int, Array]:
     """The lowest power of the distance to where a metric is worst, and what it is multiplied by."""
     for axis, sign in enumerate(found):
-        if sign < 0:  # in powers of 1 - quantity
-            size = x.shape[axis]
-            weights = [
-                [Fraction((-1) ** row * comb(k, row)) for k in range(size)] for row in range(size)
-            ]
-            x = np.moveaxis(np.tensordot(np.array(weights), x, axes=(1, axis)), 0, axis)
+        if sign < 0:  # to powers of 1 - quantity
+            x = _combined(x, axis, lambda row, k: Fraction((-1) ** row * comb(k, row)))
     sums: dict[int, Array] = {}
     shape = [1 if sign else size for sign, size in zip(found, x.shape, strict=True)]
     for at, value in np.ndenumerate(x):

@@ -315,7 +315,8 @@ def _points(fixed: list[float | None]) -> Array:
 
 def _sides(function: CellFunction, fixed: list[float | None]) -> tuple[int, ...]:
     low, high = evaluate(function, _points(fixed)).derivative
-    middle = (low + high) / 2
+    with np.errstate(invalid="ignore"):  # a derivative that is unbounded has neither sign
+        middle = (low + high) / 2
     rising, falling = (middle > -1e-9).all(axis=1), (middle < 1e-9).all(axis=1)
     return tuple(int(up) - int(down) for up, down in zip(rising, falling, strict=True))
 
