@@ -103,7 +103,7 @@ def test_what_is_not_certified_is_said(model, tmp_path, capsys):
         save(each, tmp_path / "model")
         frame.to_csv(tmp_path / "new.csv", index=False)
         main(["predict", str(tmp_path / "model"), str(tmp_path / "new.csv"), "--out",
-              str(tmp_path / "out.csv")])  # fmt: skip
+              str(tmp_path / "out.csv"), "--force"])  # fmt: skip
         printed = capsys.readouterr().out
         assert "the model is not certified" in printed
         assert words in printed
