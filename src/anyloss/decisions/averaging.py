@@ -31,9 +31,10 @@ def averaged_rule(
     The arg-max is kept if it is better for all samples together. With "clear" it is also kept
     unless the rules are better by more than a standard error on the samples that they left out.
     """
-    goal, each = goal_of(np.ones(len(p), dtype=bool)), max_evaluations // (parts + 1)
-    if each < PER_CLASS * goal.classes:
+    each = max_evaluations // (parts + 1)
+    if each < PER_CLASS * p.shape[1]:
         return None
+    goal = goal_of(np.ones(len(p), dtype=bool))
     whole, left_out = best_rule(goal, p, each), parts_of(label, p, parts)
     masks = [left_out != k for k in range(parts)]
     found = [whole, *(best_rule(goal_of(rows), p[rows], each) for rows in masks)]
