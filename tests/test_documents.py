@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import keras
+import nbformat
 import pytest
 
 import anyloss
@@ -132,6 +133,41 @@ def test_the_glossary_and_the_navigation_are_complete():
     nav = (ROOT / "mkdocs.yml").read_text()
     for page in (ROOT / "docs").glob("*.md"):
         assert f" {page.name}\n" in nav, f"{page.name} is not in the navigation"
+    for page in (ROOT / "docs" / "notebooks").iterdir():
+        assert f" notebooks/{page.stem}.md\n" in nav, f"{page.name} is not in the navigation"
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "docs" / "notebooks").iterdir()), ids=str)
+def test_notebooks_are_stored_without_outputs_and_assert_what_they_show(path):
+    """`make docs` executes them."""
+    notebook = nbformat.read(path, as_version=4)
+    nbformat.validate(notebook)
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert all(not cell.outputs and cell.execution_count is None for cell in code)
+    assert sum("assert " in cell.source for cell in code) >= 3
+
+
+def test_the_table_of_extras_names_what_each_of_them_brings(capsys):
+    from tools.release_check import INTERNAL, requirements
+
+    text, brings = (ROOT / "docs" / "install.md").read_text(), requirements()
+    rows = dict(re.findall(r"^\| `(\w+)` \| .* \| (.*) \|$", text, re.MULTILINE))
+    assert rows.keys() == brings.keys() - INTERNAL
+    assert brings["all"] == set().union(*(brings[name] for name in rows))
+    for name in rows.keys() - {"all"}:
+        assert set(rows[name].split(", ")) == brings[name], name
+    assert run_examples(ROOT / "docs" / "install.md", capsys) == pytest.approx([2 / 3])
+
+
+def test_the_demo_has_the_figures_of_the_benchmark():
+    from examples import demo
+
+    linear = (ROOT / "benchmarks" / "README.md").read_text().split("Linear models, five repeats")[1]
+    row = re.search(r"\*\*BCE, tuned threshold\*\* \|.*", linear)[0]
+    assert f"**{demo.GAIN:+.4f}**" in row
+    assert f"**{demo.WINS}/{demo.DRAWS}/{demo.LOSSES}**" in row
+    assert f"| {demo.NOISE} |" in re.search(r"null against BCE tuned.*", linear)[0]
+    assert demo.WINS + demo.DRAWS + demo.LOSSES == 88
 
 
 def test_the_pictures_of_the_documents_are_those_that_the_script_draws(tmp_path):
