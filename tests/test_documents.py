@@ -58,6 +58,23 @@ def test_the_examples_of_the_scikit_learn_page_run(capsys, monkeypatch, tmp_path
     assert few == 0.5
 
 
+def test_the_examples_of_the_page_of_several_classes_run(capsys):
+    macro, per_class, micro, wine, labels, ruled = run_examples(
+        ROOT / "docs" / "several_classes.md", capsys
+    )
+    assert macro == pytest.approx(per_class, abs=1e-6)
+    assert micro > 0.9
+    assert wine > 0.9
+    assert labels > 0.6
+    assert ruled > 0.9
+
+
+def test_the_examples_of_the_page_of_serving_run(capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    run_examples(ROOT / "docs" / "serving.md", capsys)
+    assert {x.name for x in tmp_path.iterdir()} >= {"refined.pt", "model.onnx", "classifier"}
+
+
 def test_the_examples_of_the_keras_page_run(capsys):
     score, recall = run_examples(ROOT / "docs" / "keras.md", capsys)
     assert score > 0.9
@@ -137,6 +154,14 @@ def test_the_glossary_and_the_navigation_are_complete():
         assert f" notebooks/{page.stem}.md\n" in nav, f"{page.name} is not in the navigation"
 
 
+def test_each_guide_names_what_its_examples_need():
+    guides = re.search(r"- Guides:\n(.*?)\n  - ", (ROOT / "mkdocs.yml").read_text(), re.DOTALL)[1]
+    for page in re.findall(r"(\w+\.md)", guides):
+        text = (ROOT / "docs" / page).read_text()
+        if "```python" in text and page != "coming_from.md":
+            assert re.search(r'To run this page.*`pip install "anyloss\[', text), page
+
+
 @pytest.mark.parametrize("path", sorted((ROOT / "docs" / "notebooks").iterdir()), ids=str)
 def test_notebooks_are_stored_without_outputs_and_assert_what_they_show(path):
     """`make docs` executes them."""
@@ -175,7 +200,8 @@ def test_the_pictures_of_the_documents_are_those_that_the_script_draws(tmp_path)
         [sys.executable, str(ROOT / "docs" / "figures" / "draw.py"), str(tmp_path)], check=True
     )
     drawn = sorted(tmp_path.iterdir())
-    assert [x.name for x in drawn] == ["steps.svg", "surfaces.png", "threshold_curve.svg"]
+    names = ["steps.svg", "surfaces.png", "threshold_curve.svg", "worth.svg"]
+    assert [x.name for x in drawn] == names
     for path in drawn:
         if path.suffix == ".svg":
             assert path.read_bytes() == (ROOT / "docs" / "figures" / path.name).read_bytes()
