@@ -73,7 +73,7 @@ import os
 os.environ["KERAS_BACKEND"] = "jax"
 import numpy as np
 from anyloss.keras import F1Loss
-assert 0 < float(F1Loss()(np.array([[1.0], [0.0]]), np.array([[0.3], [-0.2]]))) < 1
+assert 0 < float(F1Loss(from_logits=True)(np.array([[1.0], [0.0]]), np.array([[0.3], [-0.2]]))) < 1
 """,
     "jax": """
 import jax, jax.numpy as jnp
