@@ -20,13 +20,13 @@ EDITABLE := $(INSTALL) --constraint constraints.txt --editable
 # One thread per process: the tests run in two processes, and threads would only compete.
 RUN := OMP_NUM_THREADS=1
 
-.PHONY: demo docs test test-all lint types tests test-slow test-oldest test-sdist test-tensorflow clean
+.PHONY: demo docs test test-all lint types tests test-slow test-oldest test-sdist test-tensorflow release-check clean
 
 # Most of the time is the installation of torch. --no-compile skips the modules that are never imported.
 demo: $(VENV)/installed-demo
 	$(RUN) $(BIN)/python examples/demo.py
 
-# The documentation, in site/. A broken link or an unknown name is an error.
+# The documentation, in site/. A broken link, an unknown name or a notebook that fails is an error.
 docs: $(VENV)/installed-dev
 	$(RUN) NO_MKDOCS_2_WARNING=1 KERAS_BACKEND=torch $(BIN)/mkdocs build --strict --quiet
 
@@ -66,6 +66,10 @@ test-sdist: $(VENV)/installed-dev
 		tar -xzf *.tar.gz --strip-components 1 && export PYTHONPATH="$$folder/src" && \
 		python -c "import anyloss; print('tests of', anyloss.__file__)" && \
 		$(RUN) python -m pytest -n 2 -m "not slow"
+
+# What would be uploaded, in dist/, and each extra of it in an environment of its own. It takes minutes.
+release-check: $(VENV)/installed-dev
+	$(RUN) $(BIN)/python tools/release_check.py $(EXTRAS)
 
 # TensorFlow is large and stays in an environment of its own.
 test-tensorflow: $(TENSORFLOW)/installed

@@ -1,15 +1,25 @@
-"""What MkDocs adds to the folder of documents: pages from other folders, and the API reference."""
+"""What MkDocs adds to the folder of documents: pages from other folders, notebooks, the reference.
+
+The notebooks are stored without outputs. They are executed here, and an error in one of them, or a
+warning, ends the build.
+"""
 
 from __future__ import annotations
 
 import importlib
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+import nbformat
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
+from nbclient import NotebookClient
+from nbconvert import MarkdownExporter
+from traitlets.config import Config
 
 ROOT = Path(__file__).parents[1]
 SOURCE = "https://github.com/anyloss/anyloss/blob/main/"
@@ -42,7 +52,28 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for name in MODULES:
         text = reference(name, described)
         files.append(File.generated(config, f"reference/{name}.md", content=text))
+    for path in sorted((ROOT / "docs" / "notebooks").glob("*.ipynb")):
+        for name, content in executed(path):
+            files.append(File.generated(config, f"notebooks/{name}", content=content))
     return files
+
+
+def executed(path: Path) -> Iterator[tuple[str, str | bytes]]:
+    """The page of a notebook and its pictures, after all cells were executed."""
+    notebook = nbformat.read(path, as_version=4)
+    with TemporaryDirectory() as folder:
+        NotebookClient(
+            notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": folder}},
+            config=Config({"KernelManager": {"transport": "ipc", "ip": f"{folder}/ipc"}}),
+        ).execute()  # fmt: skip
+    for output in (x for cell in notebook.cells for x in cell.get("outputs", ())):
+        if output.get("name") == "stderr":
+            raise RuntimeError(f"{path.name} prints a warning: {output.text}")
+    given = {"unique_key": path.stem, "output_files_dir": f"{path.stem}_files"}
+    text, found = MarkdownExporter().from_notebook_node(notebook, given)
+    source = f"{SOURCE}docs/notebooks/{path.name}"
+    yield f"{path.stem}.md", f"{text}\n\nThis page is [a notebook]({source}); run it yourself.\n"
+    yield from found["outputs"].items()
 
 
 def reference(name: str, described: dict[str, str]) -> str:
@@ -83,7 +114,7 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
             return match[0]
         at = str(path.relative_to(ROOT))
         if at.startswith("docs/"):
-            target = up + at.removeprefix("docs/")
+            target = up + at.removeprefix("docs/").replace(".ipynb", ".md")
         elif at in PAGES:
             target = up + at
         elif path.exists():

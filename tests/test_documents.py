@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import keras
+import nbformat
 import pytest
 
 import anyloss
@@ -55,6 +56,23 @@ def test_the_examples_of_the_scikit_learn_page_run(capsys, monkeypatch, tmp_path
     assert frame == 1
     assert forest > 0.95
     assert few == 0.5
+
+
+def test_the_examples_of_the_page_of_several_classes_run(capsys):
+    macro, per_class, micro, wine, labels, ruled = run_examples(
+        ROOT / "docs" / "several_classes.md", capsys
+    )
+    assert macro == pytest.approx(per_class, abs=1e-6)
+    assert micro > 0.9
+    assert wine > 0.9
+    assert labels > 0.6
+    assert ruled > 0.9
+
+
+def test_the_examples_of_the_page_of_serving_run(capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    run_examples(ROOT / "docs" / "serving.md", capsys)
+    assert {x.name for x in tmp_path.iterdir()} >= {"refined.pt", "model.onnx", "classifier"}
 
 
 def test_the_examples_of_the_keras_page_run(capsys):
@@ -132,6 +150,49 @@ def test_the_glossary_and_the_navigation_are_complete():
     nav = (ROOT / "mkdocs.yml").read_text()
     for page in (ROOT / "docs").glob("*.md"):
         assert f" {page.name}\n" in nav, f"{page.name} is not in the navigation"
+    for page in (ROOT / "docs" / "notebooks").iterdir():
+        assert f" notebooks/{page.stem}.md\n" in nav, f"{page.name} is not in the navigation"
+
+
+def test_each_guide_names_what_its_examples_need():
+    guides = re.search(r"- Guides:\n(.*?)\n  - ", (ROOT / "mkdocs.yml").read_text(), re.DOTALL)[1]
+    for page in re.findall(r"(\w+\.md)", guides):
+        text = (ROOT / "docs" / page).read_text()
+        if "```python" in text and page != "coming_from.md":
+            assert re.search(r'To run this page.*`pip install "anyloss\[', text), page
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "docs" / "notebooks").iterdir()), ids=str)
+def test_notebooks_are_stored_without_outputs_and_assert_what_they_show(path):
+    """`make docs` executes them."""
+    notebook = nbformat.read(path, as_version=4)
+    nbformat.validate(notebook)
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert all(not cell.outputs and cell.execution_count is None for cell in code)
+    assert sum("assert " in cell.source for cell in code) >= 3
+
+
+def test_the_table_of_extras_names_what_each_of_them_brings(capsys):
+    from tools.release_check import INTERNAL, requirements
+
+    text, brings = (ROOT / "docs" / "install.md").read_text(), requirements()
+    rows = dict(re.findall(r"^\| `(\w+)` \| .* \| (.*) \|$", text, re.MULTILINE))
+    assert rows.keys() == brings.keys() - INTERNAL
+    assert brings["all"] == set().union(*(brings[name] for name in rows))
+    for name in rows.keys() - {"all"}:
+        assert set(rows[name].split(", ")) == brings[name], name
+    assert run_examples(ROOT / "docs" / "install.md", capsys) == pytest.approx([2 / 3])
+
+
+def test_the_demo_has_the_figures_of_the_benchmark():
+    from examples import demo
+
+    linear = (ROOT / "benchmarks" / "README.md").read_text().split("Linear models, five repeats")[1]
+    row = re.search(r"\*\*BCE, tuned threshold\*\* \|.*", linear)[0]
+    assert f"**{demo.GAIN:+.4f}**" in row
+    assert f"**{demo.WINS}/{demo.DRAWS}/{demo.LOSSES}**" in row
+    assert f"| {demo.NOISE} |" in re.search(r"null against BCE tuned.*", linear)[0]
+    assert demo.WINS + demo.DRAWS + demo.LOSSES == 88
 
 
 def test_the_pictures_of_the_documents_are_those_that_the_script_draws(tmp_path):
@@ -139,7 +200,8 @@ def test_the_pictures_of_the_documents_are_those_that_the_script_draws(tmp_path)
         [sys.executable, str(ROOT / "docs" / "figures" / "draw.py"), str(tmp_path)], check=True
     )
     drawn = sorted(tmp_path.iterdir())
-    assert [x.name for x in drawn] == ["steps.svg", "surfaces.png", "threshold_curve.svg"]
+    names = ["steps.svg", "surfaces.png", "threshold_curve.svg", "worth.svg"]
+    assert [x.name for x in drawn] == names
     for path in drawn:
         if path.suffix == ".svg":
             assert path.read_bytes() == (ROOT / "docs" / "figures" / path.name).read_bytes()

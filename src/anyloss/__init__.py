@@ -14,7 +14,7 @@ from anyloss.metrics import METRICS, Metric, cost_matrix, metric
 from anyloss.steps import scale_range
 from anyloss.thresholds import Threshold, best_threshold
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "METRICS",

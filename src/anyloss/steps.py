@@ -333,7 +333,7 @@ class LogitSigmoid(Step):
         return self.scale * a * b
 
 
-# The default step of every front-end; the choice was measured, see benchmarks/README.md.
+# The default step of every front-end; the choice was measured, see benchmarks/tried.md.
 DEFAULT = Uniform()
 
 

@@ -17,7 +17,7 @@ gradient boosting. Modules of PyTorch and Keras share `recipe.selection` instead
 trained in loops of their own, `torch.refine` and the callbacks.
 
 The families differ in one rule, which shares are tried, because one rule for all measured worse
-(`benchmarks/README.md`, "Keep, half or drop"). Linear models use 0.5 always, since they hardly
+(`benchmarks/tried.md`, "Keep, half or drop"). Linear models use 0.5 always, since they hardly
 overfit. Networks try 0.5 and 0, and so do linear models of at least as many columns as samples,
 such as those of texts. Trees try 1, 0.5 and 0. Modules use the first of 1, 0.5 and 0 that does not
 lower the metric of the validation rows; without validation rows the first of 0.5 and 0 that does
