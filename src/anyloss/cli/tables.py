@@ -229,6 +229,14 @@ def add_predict(commands: Any) -> None:
         help="Predict even if more than a tenth of the cells of a column cannot be read as in the "
         "training table. Default: that is an error.",
     )
+    predict.add_argument(
+        "--prevalence",
+        type=float,
+        metavar="SHARE",
+        help="The share of positive rows in this file, if it is not that of the training rows: the "
+        "threshold that is best there is used. For two classes, and linear models or networks. "
+        "Default: that of the training rows.",
+    )
     add_force(predict)
     add_format(predict)
 
@@ -241,6 +249,8 @@ def _predict(given: argparse.Namespace) -> None:
     check_output(given.out, (".csv", ".parquet"))
     check_new(given.out, given.force)
     model, warnings = load(given.model), dict[str, list[str]]()
+    if given.prevalence is not None:
+        model = model.with_prevalence(given.prevalence)
 
     def keep(text: str) -> None:  # a warning may occur in each part of the file
         warnings.setdefault(text.split(" (")[0], []).append(text)

@@ -14,6 +14,7 @@ import pandas as pd
 from anyloss._core.backend import Array
 from anyloss.recipe.constrained import certificate_to_json
 from anyloss.recipe.folder import Writer, load_description, save_folder
+from anyloss.sklearn import AnyLossClassifier
 from anyloss.tabular.encoder import TableEncoder
 from anyloss.tabular.labels import Outcome
 from anyloss.tabular.readings import Reading, apply_reading, reading_from_json, unread_warning
@@ -109,6 +110,33 @@ class TableModel:
                     found = replace(reading, unread=unread)
                     on_warning(unread_warning(found, columns[reading.name], series, origin))
         return pd.DataFrame(columns, index=frame.index)
+
+    def with_prevalence(self, share: float) -> TableModel:
+        """The model for tables with another share of positive rows.
+
+        The threshold that is best there takes the place of 0.5, see
+        `AnyLossClassifier.with_priors`.
+
+        Args:
+            share (float): the share of positive rows, between 0 and 1.
+
+        Returns:
+            TableModel: the model.
+
+        Raises:
+            ValueError: if the share is not between 0 and 1, or the model cannot be moved: trees,
+                several classes or labels, and certified models.
+        """
+        if self.outcome.task != "binary":
+            raise ValueError("a prevalence is for two classes; this model predicts more (--prevalence)")
+        if not 0 < share < 1:
+            raise ValueError(f"the prevalence must be between 0 and 1; got {share} (--prevalence)")
+        if not isinstance(self.classifier, AnyLossClassifier):
+            raise ValueError(
+                "another prevalence needs a linear model or a network; fit one with --model linear "
+                "(--prevalence)"
+            )
+        return replace(self, classifier=self.classifier.with_priors([1 - share, share]))
 
     def decide(self, values: Array) -> Array:
         """The labels that follow from decision values.
