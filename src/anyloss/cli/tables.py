@@ -55,7 +55,7 @@ def add_fit(commands: Any) -> None:
         type=int,
         help="Evaluate by cross-fitting in this many folds, and fit the model on all rows; 0 for "
         "one set of test rows. Default: 5 if the test rows would have fewer than 50 rows of a "
-        "class and the table has at most 50,000 rows, otherwise 0.",
+        "class and the table has at most 20,000 rows, otherwise 0.",
     )
     fit.add_argument(
         "--no-rows",

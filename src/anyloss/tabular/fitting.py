@@ -91,7 +91,7 @@ def fit_table(
             each value, others by one column per value; None for no limit. Default: 20.
         folds (int, optional): the number of folds for cross-fitting; 0 for one set of test rows.
             Default: 5 if the test rows would have fewer than 50 rows of a class and the table has
-            at most 50,000 rows, otherwise 0.
+            at most 20,000 rows, otherwise 0.
         constraints (str or list of str, optional): constraints for two classes, such as
             `"recall >= 0.9"`. The model has the best metric among the decisions that satisfy them
             on held-out training rows.
@@ -183,7 +183,7 @@ def fit_table(
 
 def _fit(work: Work, plan: Plan) -> tuple[Fitted, dict[str, Array]]:
     """The model that is kept, and the AUC of each column alone; the table gets warnings."""
-    table, stage = work.table, work.stage
+    table = work.table
     train, test = plan.splits[0]
     if plan.copies:
         rows = int(sum(x.sum() for _, x in plan.splits))
@@ -192,8 +192,6 @@ def _fit(work: Work, plan: Plan) -> tuple[Fitted, dict[str, Array]]:
             "too high"
         )
     if plan.crossed:
-        fits = len(work.names) * (len(plan.splits) + 1)
-        stage(f"The score rests on {plan.words}: {fits} models are fitted, besides baselines")
         train, test = ~work.certifying, train & ~train
     fitted = fit_rows(work, train, test)
     y, task = fitted.parts.y, table.outcome.task

@@ -115,7 +115,8 @@ def judge_all(work: Work, plan: Plan, fitted: Fitted) -> list[Judged]:
     if not plan.crossed:
         work.stage("Evaluating the model on the test rows")
         return [judge(work, fitted, fitted.name, plan.splits[0][1])]
-    found = []
+    found, fits = [], len(work.names) * len(plan.splits)
+    work.stage(f"The score rests on {plan.words}: {fits} more models are fitted, besides baselines")
     for k, (train, test) in enumerate(plan.splits):
         fold = f"Fold {k + 1} of {len(plan.splits)}: "
         found.append(judge(work, fit_rows(work, train, test, fold), fitted.name, test, fold))

@@ -14,7 +14,7 @@ from anyloss.tabular.labels import LEAST
 from anyloss.tabular.scoring import as_columns
 
 FEW = 50  # a score of fewer rows of a class is uncertain
-FOLDS, MOST_CROSSED = 5, 50_000  # rows, up to which cross-fitting is chosen by itself
+FOLDS, MOST_CROSSED = 5, 20_000  # rows, up to which cross-fitting is chosen by itself
 
 
 class Plan(NamedTuple):
@@ -33,7 +33,7 @@ def plan_splits(
     """One set of test rows among the `used` rows, or folds.
 
     `folds` is 0 for one set, or the number of folds. None decides: folds if the test rows would
-    have fewer than 50 rows of a class and the table has at most 50,000 rows.
+    have fewer than 50 rows of a class and the table has at most 20,000 rows.
 
     >>> frame, y = pd.DataFrame({"a": range(300)}), np.repeat([0.0, 1.0], [100, 200])
     >>> every = np.ones(300, dtype=bool)
