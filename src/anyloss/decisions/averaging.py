@@ -2,7 +2,7 @@
 
 The best rule of few samples follows single ones. Five further searches each leave out a fifth of
 the samples, and the rules of all six are averaged: what depends on single samples is averaged out,
-what all rules share remains. The left-out samples also tell what a rule is worth on new ones.
+what all rules share remains. The left-out samples show what a rule is worth on new ones.
 """
 
 from __future__ import annotations
