@@ -63,7 +63,7 @@ def show_scores(result: Result) -> None:
     for name, score, (low, high) in sorted(rows, key=lambda row: row[1]):
         print(f"  {name:<34}{score:.3f}   anyloss is ahead by {low:+.3f} to {high:+.3f}")
     print(f"  {'anyloss, trained for F1':<34}{result.score:.3f}")
-    print("  (a 95 % interval of the difference; if it contains 0, these rows cannot tell)")
+    print("  (a 95 % interval of the difference; if it contains 0, these rows cannot decide)")
     print(
         textwrap.fill(headline(result.baselines), 88, initial_indent="  ", subsequent_indent="  ")
     )

@@ -115,8 +115,10 @@ FILES = [
     *sorted((ROOT / "papers").rglob("*.py")),
     *sorted(ROOT.glob("*.md")),
     *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs" / "notebooks").glob("*.ipynb")),
     *sorted((ROOT / "benchmarks").glob("*.*")),
     *sorted((ROOT / "examples").rglob("*.py")),
+    *sorted((ROOT / "tools").glob("*.py")),
 ]
 
 
