@@ -49,7 +49,7 @@ def table():
 
 @pytest.fixture(scope="session")
 def fitted(table):
-    return {x: fit_table(table, "left", "f1", model=x) for x in ("linear", "lightgbm")}
+    return {x: fit_table(table, "left", "f1", model=x, folds=0) for x in ("linear", "lightgbm")}
 
 
 @pytest.fixture(scope="session")

@@ -191,7 +191,7 @@ def test_the_facts_about_the_data_and_how_to_reproduce_the_result(result):
 def test_the_command_can_be_copied_as_it_is(result):
     command = "anyloss fit 'my  data.csv' --target diagnosis"
     page = render(dataclasses.replace(result, settings={**result.settings, "command": command}))
-    assert html.unescape(re.search("<code>(.*)</code>", page)[1]) == command
+    assert html.unescape(re.search("<pre><code>(.*)</code>", page)[1]) == command
 
 
 def test_the_line_is_the_metric_at_every_threshold(result):
@@ -251,7 +251,7 @@ def test_names_are_text_and_nothing_else(result):
     assert "a\ufffdb\ufffdc\ufffd d" in text
     assert "and 15 more" in text
     assert page.encode("utf-8")
-    assert len(pictures_of(page)) == 5 + 7 + 7
+    assert len(pictures_of(page)) == 6 + 7 + 7
 
 
 @pytest.mark.parametrize(
@@ -305,7 +305,8 @@ ODD = {
 def test_odd_results_give_a_whole_page(result, odd):
     page = render(ODD[odd](result))
     assert not re.search(r"\b(nan|inf|None)\b", page)
-    expected = [x for x in SECTIONS if odd != "bare" or x != "training"]  # no empty section
+    left_out = {"bare": "training", "one class": "prevalence", "one row": "prevalence"}
+    expected = [x for x in SECTIONS if x != left_out.get(odd)]  # no empty section
     assert re.findall(r'<(?:header|section) id="(\w+)"', page) == expected
     for picture in pictures_of(page):
         left, top, width, height = map(float, picture.get("viewBox").split())
@@ -544,7 +545,8 @@ def test_the_page_has_the_scores_the_slices_and_the_errors(fitted, table, held_o
     assert "Best trivial decision" in text
     sections = re.findall(r'<(?:header|section) id="(\w+)"', page)
     assert sections == [
-        "answer", "decisions", "threshold", "ranking", "errors", "slices", "training",
+        "answer", "decisions", "threshold", "ranking", "prevalence", "planner", "errors", "slices",
+        "training",
         "baselines", "columns", "data", "readings", "again",
     ]  # fmt: skip
     for each in result.slices:

@@ -32,7 +32,8 @@ class Axis(NamedTuple):
     def around(cls, label: str, values: Iterable[float]) -> Axis:
         """An axis that contains all values, with a small margin."""
         low, high = extent(values)
-        margin = 0.06 * (high - low) or 0.5
+        same = high - low <= 1e-9 * max(1.0, abs(high))  # but for rounding
+        margin = 0.5 if same else 0.06 * (high - low)
         return cls(label, low - margin, high + margin)
 
     @classmethod

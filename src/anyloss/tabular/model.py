@@ -128,7 +128,9 @@ class TableModel:
                 several classes or labels, and certified models.
         """
         if self.outcome.task != "binary":
-            raise ValueError("a prevalence is for two classes; this model predicts more (--prevalence)")
+            raise ValueError(
+                "a prevalence is for two classes; this model predicts more (--prevalence)"
+            )
         if not 0 < share < 1:
             raise ValueError(f"the prevalence must be between 0 and 1; got {share} (--prevalence)")
         if not isinstance(self.classifier, AnyLossClassifier):
