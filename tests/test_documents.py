@@ -52,11 +52,12 @@ def test_the_examples_of_the_segmentation_page_run(capsys):
 
 def test_the_examples_of_the_scikit_learn_page_run(capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    mcc, wine, frame, forest, few = run_examples(ROOT / "docs" / "scikit_learn.md", capsys)
+    mcc, wine, frame, forest, moved, few = run_examples(ROOT / "docs" / "scikit_learn.md", capsys)
     assert mcc > 0.9
     assert wine > 0.95
     assert frame == 1
     assert forest > 0.95
+    assert 0 < moved < 1
     assert few == 0.5
 
 

@@ -220,7 +220,7 @@ def test_messages_are_printed_with_their_levels(tmp_path, capsys):
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(rng.normal(size=(120, 3)).round(3)).add_prefix("x")
     frame.assign(c=1, y=rng.permutation([0, 1] * 60)).to_csv(tmp_path / "a.csv", index=False)
-    words = f"fit {tmp_path}/a.csv --target y --model linear --no-rows --out {tmp_path}/m"
+    words = f"fit {tmp_path}/a.csv --target y --model linear --folds 0 --no-rows --out {tmp_path}/m"
     assert main(words.split()) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("stop: Do not rely on this model: it is not clearly better than a")

@@ -10,8 +10,8 @@ from sklearn.datasets import load_breast_cancer, load_wine
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
-from anyloss.baselines.several import several_decisions, several_split
 from anyloss.baselines.splits import MODELS, new_split
+from anyloss.baselines.tables import several_decisions, several_split
 from anyloss.cli import main
 from anyloss.tabular import fit_table, load, save
 from anyloss.tabular.evaluating import predictions
@@ -181,7 +181,7 @@ def test_usual_models_of_several_classes_and_labels(name, task, tmp_path):
         return
     values = model.fit(X, labels).predict_proba(X)
     split = several_split(X, y, X, task, base, 0)
-    ((_, expected),) = several_decisions(split, [method], *scoring_of("f1", task, y.shape[1]))
+    ((_, expected),) = several_decisions(base, split, [method], *scoring_of("f1", task, y.shape[1]))
     if task == "multiclass":
         np.testing.assert_array_equal(values.argmax(axis=1), expected.argmax(axis=1))
     else:

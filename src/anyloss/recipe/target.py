@@ -102,7 +102,7 @@ class Target(NamedTuple):
         """Offsets that vary less from sample to sample than the best ones.
 
         Those of several labels are shrunk towards a shared one, as in `TunedDecisionClassifierCV`,
-        because few positives say little of one; others are averaged over resamples.
+        because few positives hardly determine one; others are averaged over resamples.
         """
         if self.layout.task == "multilabel":
             return self._shrunk_offsets(z)

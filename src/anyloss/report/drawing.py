@@ -50,8 +50,8 @@ class Axis(NamedTuple):
     def within_shares(cls, label: str, values: Iterable[float]) -> Axis:
         """An axis around shares, within 0 and 1.
 
-        >>> Axis.within_shares("share", [0.0, 0.1])
-        Axis(label='share', low=0.0, high=0.106)
+        >>> Axis.within_shares("share", [0.0, 0.5])
+        Axis(label='share', low=0.0, high=0.53)
         """
         whole = cls.around(label, values)
         return cls(label, max(whole.low, 0.0), min(whole.high, 1.0))
