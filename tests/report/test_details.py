@@ -218,3 +218,11 @@ def test_a_wide_table_has_a_page_of_reasonable_size(tmp_path):
     result = fit_table(frame, "y", "f1", model="linear")
     assert len(result.slices) <= 24 * 4
     assert write(result, tmp_path / "report.html").stat().st_size < 150_000
+
+
+def test_a_cross_fitted_page_names_what_the_score_rests_on(table):
+    page = render(fit_table(table.iloc[:200], "left", "f1", model="linear", folds=3))
+    assert "each decided by a model of this kind that has not seen it" in page
+    assert "each decided by a model that was fitted without its fold" in page
+    assert "all rows, in 3 folds" in page
+    assert "took no part in anything" not in page

@@ -90,7 +90,7 @@ def result():
         ),
         facts={
             "rows": 569, "train_rows": len(y), "test_rows": len(y_test), "positives": 212,
-            "evaluation": "random rows",
+            "evaluation": "random rows", "folds": 0,
             "columns": 30, "numbers": 30, "dates": 0, "texts": 0, "missing": 0.0004, "dropped": ["id"],
         },
         warnings=("column 'worst area' alone nearly determines the label.",),

@@ -146,9 +146,12 @@ def answer_of_several(result: Result, title: str, right: int) -> str:
 def _score(result: Result, title: str) -> str:
     rows, digits = len(result.y_test), digits_of(result.interval)
     low, high = (number(x, digits) for x in result.interval)
+    found = f"{count(rows)} test row{'s' if rows != 1 else ''} that the model has not seen"
+    if result.facts["folds"]:
+        found = f"{count(rows)} rows, each decided by a model of this kind that has not seen it"
     return (
         f"{title} is {number(result.score, digits)} (95{SPACE}% interval: {low} to {high}) on "
-        f"{count(rows)} test row{'s' if rows != 1 else ''} that the model has not seen."
+        f"{found}."
     )
 
 
