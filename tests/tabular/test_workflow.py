@@ -746,3 +746,10 @@ def test_a_class_may_be_called_none(tmp_path):
         fit_table(path, "y")
     path.write_text("a,y\n1,1\n2,0\n3,\n")
     np.testing.assert_array_equal(read_table(path, label="y")["y"], [1, 0, np.nan])
+
+
+def test_the_positive_class_may_be_named_as_a_number():
+    frame = load_breast_cancer(as_frame=True).frame[["mean area", "mean texture", "target"]]
+    for positive in (0, 0.0, "0"):
+        found = fit_table(frame, "target", model="linear", positive=positive, folds=0)
+        assert found.outcome.positive == "0"

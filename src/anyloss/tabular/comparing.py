@@ -62,8 +62,8 @@ def methods(task: str) -> dict[str, str]:
 
 def compare_table(
     source: Any, target: str | Sequence[str], metric: str = "f1", *, journal: Path | str,
-    positive: str | None = None, average: str = "auto", model: str = "linear", folds: int = 5,
-    repeats: int = 3, rows: int = 20_000, seed: int = 0, drop: Sequence[str] = (),
+    positive: str | float | None = None, average: str = "auto", model: str = "linear",
+    folds: int = 5, repeats: int = 3, rows: int = 20_000, seed: int = 0, drop: Sequence[str] = (),
     id_column: str | None = None, group: str | None = None, time: str | None = None,
     separator: str | None = None, encoding: str | None = None, sheet: str | None = None,
     max_categories: int | None = 20,
@@ -84,8 +84,8 @@ def compare_table(
         metric (str): the name of a metric or a formula of `tp, fn, fp, tn`. Default: `"f1"`.
         journal (Path or str): a file that keeps each finished fold, so that an interrupted call
             continues from there.
-        positive (str, optional): the positive class. Default: the rarer one of two classes; none of
-            several.
+        positive (str or number, optional): the positive class. Default: the rarer one of two
+            classes; none of several.
         average (str): how the metric is averaged over several classes or labels, as in `fit_table`.
             Default: `"auto"`.
         model (str): `"linear"` or `"mlp"`. Default: `"linear"`.

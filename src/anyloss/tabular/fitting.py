@@ -41,8 +41,8 @@ PACKAGES = ("numpy", "scipy", "scikit-learn", "pandas", "lightgbm")
 
 
 def fit_table(
-    source: Any, target: str | Sequence[str], metric: str = "f1", *, positive: str | None = None,
-    average: str = "auto", model: str = "auto", test_share: float = 0.2, seed: int = 0,
+    source: Any, target: str | Sequence[str], metric: str = "f1", *,
+    positive: str | float | None = None, average: str = "auto", model: str = "auto", test_share: float = 0.2, seed: int = 0,
     drop: Sequence[str] = (), id_column: str | None = None, group: str | None = None,
     time: str | None = None, separator: str | None = None, encoding: str | None = None,
     sheet: str | None = None, max_categories: int | None = 20, folds: int | None = None,
@@ -66,8 +66,8 @@ def fit_table(
         target (str or sequence of str): the label column, with two or more classes. Several columns
             of 0 and 1 are several labels, each of which is predicted.
         metric (str): the name of a metric or a formula of `tp, fn, fp, tn`. Default: `"f1"`.
-        positive (str, optional): the positive class. If there are more than two classes, it is
-            separated from all others. Default: the rarer one of two classes; none of several.
+        positive (str or number, optional): the positive class. If there are more than two classes,
+            it is separated from all others. Default: the rarer one of two classes; none of several.
         average (str): how the metric is averaged over several classes or labels: `"macro"`,
             `"micro"`, `"weighted"`, or `"multiclass"` for a metric with a form of its own.
             `"auto"`, the default, is the metric's own form if it has one, else `"macro"`.

@@ -84,7 +84,7 @@ class Outcome:
 
 
 def read_labels(
-    frame: Any, targets: Sequence[str], positive: str | None = None, average: str = "auto"
+    frame: Any, targets: Sequence[str], positive: str | float | None = None, average: str = "auto"
 ) -> tuple[Array, Outcome]:
     """The labels of rows that all have one, as 0 and 1, and what they mean.
 
@@ -121,6 +121,7 @@ def read_labels(
         _check_sizes(target, names, sizes, numbers=frame[target].dtype.kind == "f")
         y = (codes[:, None] == np.arange(len(names))).astype(float)
         return y, Outcome("multiclass", (target,), tuple(names))
+    positive = positive if positive is None or isinstance(positive, str) else label_text(positive)
     if positive is None:
         positive = names[0] if sizes[0] < sizes[1] else names[1]
     if positive not in names:

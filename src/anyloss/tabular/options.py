@@ -18,7 +18,7 @@ class TableOptions:
 
     targets: tuple[str, ...]
     metric: str = "f1"
-    positive: str | None = None
+    positive: str | float | None = None
     average: str = "auto"
     seed: int = 0
     drop: tuple[str, ...] = ()
