@@ -42,7 +42,8 @@ PACKAGES = ("numpy", "scipy", "scikit-learn", "pandas", "lightgbm")
 
 def fit_table(
     source: Any, target: str | Sequence[str], metric: str = "f1", *,
-    positive: str | float | None = None, average: str = "auto", model: str = "auto", test_share: float = 0.2, seed: int = 0,
+    positive: str | float | None = None, average: str = "auto", model: str = "auto",
+    test_share: float = 0.2, seed: int = 0,
     drop: Sequence[str] = (), id_column: str | None = None, group: str | None = None,
     time: str | None = None, separator: str | None = None, encoding: str | None = None,
     sheet: str | None = None, max_categories: int | None = 20, folds: int | None = None,
