@@ -19,7 +19,7 @@ from anyloss.sklearn import AnyLossClassifier, estimate_priors
 def sample(n=400, seed=0):
     rng = np.random.default_rng(seed)
     p = rng.random(n)
-    return p, (rng.random(n) < expit(1.7 * logit(p) - 0.8)).astype(float), 0.2 + rng.random(n)
+    return p, (rng.random(n) < expit(1.7 * logit(p) - 0.8)).astype(float), 1 + rng.random(n)
 
 
 def test_sigmoid_is_platts():
@@ -155,7 +155,7 @@ def test_probabilities_move_to_other_shares(cancer):
 def test_the_rule_of_several_classes_follows_their_shares():
     X, y = load_iris(return_X_y=True)
     model = AnyLossClassifier("accuracy", repeats=1, random_state=0).fit(X, y)
-    only = model.with_priors([0.0, 0.9, 0.1])
+    only = model.with_priors([0.01, 0.89, 0.1])
     assert (only.predict(X) == 1).sum() > (model.predict(X) == 1).sum()
 
 
@@ -167,14 +167,14 @@ def test_a_saved_model_keeps_its_shares(cancer, tmp_path):
     assert np.array_equal(loaded.predict_proba(X), moved.predict_proba(X))
     assert np.array_equal(loaded.predict(X), moved.predict(X))
     again = loaded.with_priors(model.class_shares_)
-    assert again.threshold_ == model.with_priors(model.class_shares_).threshold_
+    assert again.threshold_ == model.threshold_  # the rule of the training shares
     assert loaded.calibration_method_ == model.calibration_method_
 
 
 def test_what_is_refused(cancer):
     X, y, model = cancer
-    for priors in ([0.5], [0.5, 0.6], [1.5, -0.5], "half", [np.nan, 1.0], None):
-        with pytest.raises(ValueError, match="priors must be 2 shares that sum to 1"):
+    for priors in ([0.5], [0, 1], [0.5, 0.6], [1.5, -0.5], "half", [np.nan, 1.0], None):
+        with pytest.raises(ValueError, match="priors must be 2 shares above 0 that sum to 1"):
             model.with_priors(priors)
     with pytest.raises(ValueError, match="calibrate must be None, 'auto'"):
         AnyLossClassifier(calibrate="platt").fit(X, y)
@@ -197,3 +197,68 @@ def test_what_is_refused(cancer):
 def test_rules_without_change_leave_values_as_they_are():
     values = np.array([[-0.5], [0.25]])
     assert Rule()(values) is values
+
+
+def test_equal_weights_of_any_size_calibrate_alike():
+    p, y, _ = sample()
+    whole = calibrate(y[:, None], p[:, None], np.ones(400), "sigmoid")
+    small = calibrate(y[:, None], p[:, None], np.full(400, 1 / 400), "sigmoid")
+    assert small(p[:, None], "binary") == pytest.approx(whole(p[:, None], "binary"))
+
+
+def test_auto_keeps_copies_of_a_row_in_one_fold():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(80, 5))
+    y = (X[:, 0] + 2 * rng.normal(size=80) > 1).astype(int)
+    rows = np.repeat(np.arange(80), 8)
+    settings = {"calibrate": "auto", "repeats": 1, "max_iter": 40, "random_state": 0}
+    once = AnyLossClassifier("f1", **settings).fit(X, y, sample_weight=np.full(80, 8.0))
+    copied = AnyLossClassifier("f1", **settings).fit(X[rows], y[rows])
+    assert once.calibration_method_ == copied.calibration_method_
+
+
+def test_the_rarer_class_by_the_priors_is_positive():
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1], [290, 310])
+    X = rng.normal(size=(600, 3)) + y[:, None]
+    settings = {"repeats": 1, "max_iter": 20, "random_state": 0}
+    model = AnyLossClassifier("f1", priors=[0.98, 0.02], **settings).fit(X, y)
+    assert model.pos_label_ == 1
+    kept = AnyLossClassifier("f1", priors=[0.98, 0.02], pos_label=0, **settings).fit(X, y)
+    assert kept.pos_label_ == 0
+
+
+def test_scores_with_priors_and_odd_weights(cancer):
+    X, y, model = cancer
+    moved = model.with_priors([0.3, 0.7])
+    weight = np.where(y == 0, 0.0, 1.0)
+    rows = y == 1
+    assert moved.score(X, y, sample_weight=weight) == moved.score(X[rows], y[rows])
+    with pytest.raises(ValueError, match=r"weight must have shape \(569,\); got \(3,\)"):
+        moved.score(X, y, sample_weight=np.ones(3))
+    expected = f1_score(
+        y, moved.predict(X), pos_label=0, sample_weight=np.where(y == 0, 0.3 / 212, 0.7 / 357)
+    )
+    assert moved.score(X, y) == pytest.approx(expected)
+    changed = moved.set_params(priors=[0.5, 0.5])
+    assert changed.score(X, y) == pytest.approx(expected)  # until it is fitted
+
+
+def test_the_held_out_score_follows_the_shares(cancer):
+    _, _, model = cancer
+    moved = model.with_priors([0.02, 0.98])
+    values, labels, _ = model._held_out
+    positive = labels[:, 0] == 1
+    weight = np.where(positive, 0.02 / positive.mean(), 0.98 / (1 - positive.mean()))
+    decided = values[:, 0] > moved.threshold_
+    expected = f1_score(positive, decided, sample_weight=weight)
+    assert moved.held_out_score_ == pytest.approx(expected)
+
+
+def test_shares_are_estimated_alike_before_and_after_they_are_moved(cancer):
+    X, _, model = cancer
+    moved = model.with_priors([0.05, 0.95])
+    assert moved.estimate_priors(X) == pytest.approx(model.estimate_priors(X))
+    assert (estimate_priors([[0.0, 1.0]], [0.5, 0.5]) >= 1e-7).all()
+    with pytest.raises(ValueError, match="max_iter must be at least 1"):
+        estimate_priors([[0.5, 0.5]], [0.5, 0.5], max_iter=0)

@@ -224,5 +224,5 @@ def test_a_cross_fitted_page_names_what_the_score_rests_on(table):
     page = render(fit_table(table.iloc[:200], "left", "f1", model="linear", folds=3))
     assert "each decided by a model of this kind that has not seen it" in page
     assert "each decided by a model that was fitted without its fold" in page
-    assert "all rows, in 3 folds" in page
+    assert "rows in 3 folds, each predicted by a model that was fitted without its fold" in page
     assert "took no part in anything" not in page

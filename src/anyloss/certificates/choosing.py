@@ -135,11 +135,11 @@ def certified_threshold(
     if not isinstance(candidates, Integral) or candidates < 1:
         raise ValueError(f"candidates must be an integer of at least 1; got {candidates!r}")
     cuts, cells = _sweep(y_tuning, scores_tuning, weight_tuning)
-    scores = np.broadcast_to(chosen(*cells.T.astype(float)), cuts.shape)
+    scores = np.broadcast_to(chosen(*cells.T), cuts.shape)
     picked = _candidates(required, cells, scores, candidates)
     scores = scores[picked]
 
-    order = np.lexsort(np.stack([-scores, constraint_p_values(required, cells[picked])]))
+    order = np.lexsort(np.stack([-scores, constraint_p_values(required, _whole(cells[picked]))]))
     y, s = binary("labels", y_certifying), columns(y_certifying, scores_certifying, None)[1]
     new = np.stack([_counts_at(y, s, cut) for cut in cuts[picked]])
     failed = constraint_p_values(required, new[order]) > 1 - confidence_level
@@ -190,11 +190,15 @@ def rows_needed(
 
 
 def _sweep(y_true: Array, y_score: Array, weight: Array | None) -> tuple[Array, Array]:
-    """All thresholds, and their counts `(thresholds, 4)` as whole numbers."""
+    """All thresholds, and their counts `(thresholds, 4)`; the mean weight counts as one row."""
     binary("labels", y_true)
     y, s, w = columns(y_true, y_score, weight)
-    cuts, cells = sweep(y, s, w)
-    return cuts, np.rint(np.stack(list(cells), axis=1)).astype(np.int64)
+    cuts, cells = sweep(y, s, w * (len(w) / w.sum()))
+    return cuts, np.stack(list(cells), axis=1)
+
+
+def _whole(counts: Array) -> Array:
+    return np.rint(counts).astype(np.int64)
 
 
 def _counts_at(y: Array, s: Array, cut: float) -> Array:
@@ -212,7 +216,7 @@ def _candidates(
     They are evenly spaced in what they exceed the constraints by; of equal ones the best is used.
     Evenly spaced in rows, few of them would lie where the test is decided.
     """
-    counts = cells.T.astype(float)
+    counts = cells.T
     excess = np.min(
         [np.broadcast_to(x.excess(x.metric(*counts)), len(cells)) for x in constraints], axis=0
     )

@@ -317,7 +317,8 @@ def _compare(given: argparse.Namespace) -> None:
             repeats=given.repeats, rows=given.rows, on_progress=on_progress,
         )  # fmt: skip
     print_messages(found.warnings)
-    folds = f"{given.repeats} x {given.folds} folds (repeats x folds)"
+    repeats = 1 if given.time else given.repeats  # periods are not repeated
+    folds = f"{repeats} x {given.folds} folds (repeats x folds)"
     print(f"Mean {found.metric} over {folds} of {found.rows} rows")
     width = max(32, *(len(x.name) + 2 for x in found.baselines))
     head = f"{'method':<{width}}{'score':>8}{'anyloss - method':>19}   {'95 % interval':<20}"

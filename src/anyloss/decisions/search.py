@@ -7,7 +7,7 @@ import numpy as np
 from anyloss._core.backend import Array
 from anyloss._core.constraints import Constraint
 from anyloss._core.shapes import Layout
-from anyloss.decisions.averaging import Adopt, averaged_rule
+from anyloss.decisions.averaging import PER_CLASS, Adopt, averaged_rule
 from anyloss.decisions.classes import Budget, Goal, arg_max, ascend, best_rule
 from anyloss.decisions.goals import ClassGoal, CostGoal
 from anyloss.decisions.labels import Labels, Sharing
@@ -69,6 +69,13 @@ def _of_classes(
     found = None
     if parts > 1 and lay.classes > 2 and metric.cost_matrix is None:
         found = averaged_rule(goal_of, y.argmax(axis=1), scores, most, parts, adopt)
+    if found is None and adopt == "clear":
+        raise ValueError(
+            "adopt='clear' compares the parts of a mean rule with the arg-max, which needs more "
+            "than two classes, n_parts above 1, no cost matrix, and enough evaluations (at least "
+            f"{PER_CLASS} per class and part); got {lay.classes} classes, n_parts={parts} and "
+            f"max_evaluations={most}. Use adopt='best'"
+        )
     return found or best_rule(_goal(y, metric, lay, weight), scores, most)
 
 

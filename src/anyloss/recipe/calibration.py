@@ -69,10 +69,14 @@ def calibration_from_arrays(method: str | None, arrays: dict[str, Array]) -> Cal
     return Calibration(method, tuple(columns))
 
 
-def calibrate(y: Array, p: Array, weight: Array, method: str = "auto") -> Calibration:
+def calibrate(
+    y: Array, p: Array, weight: Array, method: str = "auto", folds: Array | None = None
+) -> Calibration:
     """Fit the maps to labels `(n, classes)` and held-out mean probabilities of the same shape.
 
-    `"auto"` takes the method with the lower Brier score on samples that it was not fitted to.
+    `"auto"` takes the method with the lower Brier score on samples that it was not fitted to:
+    `folds` has the number of the fold of each sample, so that copies can stay together. Weights
+    that sum to less than the number of samples are scaled to it.
 
     >>> p = np.linspace(0.05, 0.95, 200)[:, None]
     >>> y = (np.random.default_rng(0).random((200, 1)) < p**2).astype(float)
@@ -80,18 +84,19 @@ def calibrate(y: Array, p: Array, weight: Array, method: str = "auto") -> Calibr
     >>> found.method, found(np.array([[0.5]]), "binary").round(1).tolist()
     ('sigmoid', [[0.2]])
     """
+    weight = weight * max(1.0, len(weight) / weight.sum())
     if method == "auto":
-        method = min(METHODS, key=lambda x: _brier(y, p, weight, x))
+        folds = np.arange(len(y)) % FOLDS if folds is None else folds
+        method = min(METHODS, key=lambda x: _brier(y, p, weight, x, folds))
     columns = zip(y.T, p.T, strict=True)
     return Calibration(method, tuple(_fit(*column, weight, method) for column in columns))
 
 
-def _brier(y: Array, p: Array, weight: Array, method: str) -> float:
-    """The sum of squared errors of samples that are left out in turn."""
-    fold = np.random.default_rng(0).permutation(len(y)) % FOLDS
+def _brier(y: Array, p: Array, weight: Array, method: str, folds: Array) -> float:
+    """The sum of squared errors of samples whose folds are left out in turn."""
     total = 0.0
-    for k in range(FOLDS):
-        out = fold == k
+    for k in np.unique(folds):
+        out = folds == k
         for labels, values in zip(y.T, p.T, strict=True):
             column = _fit(labels[~out], values[~out], weight[~out], method)
             total += float(weight[out] @ (column(values[out]) - labels[out]) ** 2)

@@ -20,26 +20,32 @@ from anyloss.recipe.target import new_target
 from anyloss.thresholds import best_threshold
 
 KEPT = 20_000  # held-out rows that a model keeps
+LEAST = 1e-6  # an estimated share
 
 
-def read_priors(priors: Any, classes: int) -> Array:
-    """The shares of the classes, checked.
+def read_priors(priors: Any, classes: int, name: str = "priors", *, zero: bool = False) -> Array:
+    """The shares of the classes, checked; with `zero`, a class may have none.
 
     >>> read_priors([0.9, 0.1], 2).tolist()
     [0.9, 0.1]
     >>> read_priors([0.9, 0.2], 2)
     Traceback (most recent call last):
         ...
-    ValueError: priors must be 2 shares that sum to 1; got [0.9, 0.2]
+    ValueError: priors must be 2 shares above 0 that sum to 1; got [0.9, 0.2]
     """
     try:
         shares = np.asarray(priors, dtype=float)
     except (TypeError, ValueError):
         shares = np.empty(0)
-    if shares.shape != (classes,) or not (shares >= 0).all() or abs(shares.sum() - 1) > 1e-6:
-        given = shares.tolist() if shares.size else priors
-        raise ValueError(f"priors must be {classes} shares that sum to 1; got {given}")
+    if shares.shape != (classes,) or not _allowed(shares, zero) or abs(shares.sum() - 1) > 1e-6:
+        given = shares.tolist() if shares.ndim else priors
+        above = "" if zero else " above 0"
+        raise ValueError(f"{name} must be {classes} shares{above} that sum to 1; got {given}")
     return shares / shares.sum()
+
+
+def _allowed(shares: Array, zero: bool) -> bool:
+    return bool((shares >= 0).all() if zero else (shares > 0).all())
 
 
 def factors(priors: Array, shares: Array) -> Array:
@@ -53,7 +59,7 @@ def factors(priors: Array, shares: Array) -> Array:
             "a class with a prior above 0 must be among the rows; got rows with the shares "
             f"{shares.tolist()} and the priors {priors.tolist()}"
         )
-    return priors / np.where(shares > 0, shares, 1.0)
+    return np.asarray(priors / np.where(shares > 0, shares, 1.0))
 
 
 def refuse_labels(task: str) -> None:
@@ -98,7 +104,7 @@ def estimate_priors(
         - `probabilities`: `(n, classes)`.
 
     Returns:
-        array: the shares `(classes,)`, which sum to 1.
+        array: the shares `(classes,)`, which sum to 1. None is below 1e-6.
 
     Raises:
         ValueError: if there are no rows, they are no probabilities, or the shares do not match.
@@ -121,12 +127,16 @@ def estimate_priors(
             "probabilities must be rows of one probability per class that sum to 1; got an array "
             f"of shape {p.shape}"
         )
-    trained = read_priors(shares, p.shape[1])
-    ratio = p / np.where(trained > 0, trained, 1.0)
-    found = trained
+    if max_iter < 1 or not tol >= 0:
+        raise ValueError(
+            f"max_iter must be at least 1, and tol at least 0; got {max_iter} and {tol}"
+        )
+    trained = read_priors(shares, p.shape[1], "shares")
+    ratio, found = p / trained, trained
     for _ in range(max_iter):
         each = ratio * found
         last, found = found, (each / each.sum(axis=1, keepdims=True)).mean(axis=0)
+        found = np.maximum(found, LEAST)
         if np.abs(found - last).max() < tol:
             break
     return np.asarray(found / found.sum())
@@ -173,16 +183,21 @@ class Rule(NamedTuple):
 
 
 def best_rule(
-    rows: HeldOut, priors: Array, metric: MetricSpec | Metric, task: str, average: str | None,
+    rows: HeldOut, priors: Array, old: Rule, metric: MetricSpec | Metric, task: str,
+    average: str | None,
     positive: int | None, constraints: tuple[Constraint, ...] = (),
 ) -> Rule:  # fmt: skip
     """The rule for the shares of the priors.
 
     It is the mean of the best rules of resampled rows, which varies less than the best one of all
-    rows. With constraints, it is the best threshold that satisfies them.
+    rows. With constraints, it is the best threshold that satisfies them. For the shares of the rows
+    themselves it is the old one.
     """
     classes = by_class(rows.labels, task, positive)
-    weight = rows.weight * (classes @ factors(priors, shares_of(classes, rows.weight)))
+    shares = shares_of(classes, rows.weight)
+    if np.allclose(priors, shares, rtol=0, atol=1e-9):
+        return old
+    weight = rows.weight * (classes @ factors(priors, shares))
     weight = weight * (len(weight) / weight.sum())
     if constraints:
         found = best_threshold(

@@ -17,6 +17,7 @@ from markupsafe import Markup
 
 from anyloss._core.backend import Array
 from anyloss._core.counts import Counts
+from anyloss.baselines.splits import MODELS
 from anyloss.metrics import Metric
 from anyloss.report.curves import against_threshold
 from anyloss.report.drawing import Axis, Plot
@@ -90,6 +91,7 @@ def section(result: Result, metric: Metric, title: str) -> dict[str, Any]:
         "script": Markup(SCRIPT),
         "steps": len(found.thresholds) - 1,
         "start": data["start"],
+        "movable": result.model_name in MODELS and result.certificate is None,
         "prevalences": over_prevalences(result, metric, title),
     }
 

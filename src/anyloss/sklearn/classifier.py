@@ -69,7 +69,8 @@ class AnyLossClassifier(SharesMixin, ClassifierMixin, BaseEstimator):  # type: i
             default, is the metric's own form if it has one (accuracy, MCC, kappa and others, as
             in scikit-learn), else `"macro"`. For two classes it is the metric of `pos_label`.
         pos_label (Any): the positive one of two classes. Default: the class that is rarer in the
-            training data (the second one if both are equally frequent); see `pos_label_`.
+            training data, or by the `priors` (the second one if both are equally frequent); see
+            `pos_label_`.
         C (float): the inverse strength of the L2 penalty of the start, as in
             `LogisticRegression`. Default: 1.
         folds (int): the number of inner folds. Default: 5.
@@ -113,7 +114,8 @@ class AnyLossClassifier(SharesMixin, ClassifierMixin, BaseEstimator):  # type: i
         hard_history_ (array): rows of a step and the held-out metric before it.
         start_score_ (float): the held-out metric of the start. The threshold was tuned on the
             same rows, so it is optimistic.
-        held_out_score_ (float): the held-out metric of the ensemble, on the same rows.
+        held_out_score_ (float): the held-out metric of the ensemble, on the same rows. After
+            `with_priors` they are weighted to the new shares.
         threshold_ (float): the threshold of the mean decision values of the members under
             constraints or other priors, before it is moved to 0; otherwise 0.
         class_factors_ (array or None): what the values of several classes are multiplied by for
@@ -263,8 +265,8 @@ class AnyLossClassifier(SharesMixin, ClassifierMixin, BaseEstimator):  # type: i
             X, y = X[rows], y[rows]
         target = read_target(y, self.metric, self.average, self.pos_label, sample_weight)
         check_task(promise, target.task)
+        target, sample_weight = self._weigh(target, sample_weight)
         labels = target.labels
-        sample_weight = self._weigh(target, sample_weight)
         initial = self._initial_layers([X.shape[1], *hidden, labels.shape[1]])
         # A warm start keeps the folds; new folds would score models on rows that they have seen.
         seed: int = fresh if initial is None else self._seed
@@ -294,6 +296,7 @@ class AnyLossClassifier(SharesMixin, ClassifierMixin, BaseEstimator):  # type: i
         self.start_score_, self.held_out_score_ = found.start_score, found.held_out_score
         self._keep_held_out(started, found)
         self._settle(promise, started, found, certify_set)
+        self._fitted_rule = self._rule
         return self
 
     def _settle(

@@ -19,6 +19,7 @@ from anyloss.recipe.folder import (
     metric_to_json,
 )
 
+SEARCH = ("max_evaluations", "n_parts", "adopt")  # how a rule is found
 Stored = tuple[dict[str, Any], dict[str, Array]]
 
 
@@ -55,6 +56,7 @@ def rule_parts(model: Any) -> Stored:
         "metric": metric_to_json(model.metric),
         "response_method": model.response_method,
         "label_thresholds": model.label_thresholds,
+        "search": {x: getattr(model, x) for x in SEARCH},
         "score": model.best_score_,
         "constraints": model._check_parameters().texts,
         "confidence_level": model.confidence_level,
@@ -72,7 +74,7 @@ def read_rule(
             estimator, metric_from_json(stored["metric"]), average=stored["task"]["average"],
             cv="prefit", refit=False, response_method=stored["response_method"],
             label_thresholds=stored["label_thresholds"], constraints=stored["constraints"],
-            confidence_level=stored["confidence_level"],
+            confidence_level=stored["confidence_level"], **stored["search"],
         )  # fmt: skip
         _set_target(model, stored)
         model.best_decision_, model.best_score_ = Decision(**arrays), stored["score"]

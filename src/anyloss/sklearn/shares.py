@@ -28,6 +28,7 @@ from anyloss.recipe.priors import (
     refuse_labels,
     shares_of,
 )
+from anyloss.recipe.target import new_target
 
 
 class SharesMixin:
@@ -48,6 +49,11 @@ class SharesMixin:
     _held_out: HeldOut
     _calibration: Calibration | None
     class_factors_: Array | None = None
+    held_out_score_: float
+    pos_label: Any
+    folds: int
+    _fitted_rule: Rule  # before `with_priors`
+    _weighted: bool  # rows that are scored are weighted to the shares
 
     @property
     def calibration_method_(self) -> str | None:
@@ -102,11 +108,16 @@ class SharesMixin:
                 "without confidence_level"
             )
         wanted, moved = read_priors(priors, len(self.classes_)), copy(self)
-        moved.priors, moved.class_shares_ = tuple(wanted.tolist()), wanted
+        moved.priors = tuple(wanted.tolist())
+        moved.class_shares_, moved._weighted = wanted, True
         moved.threshold_, moved.class_factors_ = best_rule(
-            self._held_out, wanted, self.metric, self.task_, self.average_, self._positive,
-            read_constraints(self.constraints),
+            self._held_out, wanted, self._fitted_rule, self.metric, self.task_, self.average_,
+            self._positive, read_constraints(self.constraints),
         )  # fmt: skip
+        values, labels, weight = self._held_out
+        weight = moved._weights_of_score(labels, weight)
+        target = new_target(labels, self.metric, self.task_, self.average_, weight)
+        moved.held_out_score_ = target.score(moved._rule(values))
         return moved
 
     def estimate_priors(self, X: Array) -> Array:
@@ -129,8 +140,9 @@ class SharesMixin:
                 "them. Fit it with calibrate='auto'"
             )
         refuse_labels(self.task_)
-        assert self.class_shares_ is not None
-        return estimate_priors(self.predict_proba(X), self.class_shares_)  # type: ignore[attr-defined]
+        values = self._decide_rows(self._check_rows(X))  # type: ignore[attr-defined]
+        shares = self._held_out.shares(self.task_, self._positive)
+        return estimate_priors(self._unmoved(values), shares)
 
     def _check_shares(self, promise: Promise) -> None:
         """Check the parameters of this part, before anything is fitted."""
@@ -144,45 +156,54 @@ class SharesMixin:
                 f"priors={self.priors!r} as well. Leave out priors, or confidence_level"
             )
 
-    def _weigh(self, target: Labels, weight: Array | None) -> Array | None:
-        """The weights of training rows, so that the classes have the shares of the priors."""
+    def _weigh(self, target: Labels, weight: Array | None) -> tuple[Labels, Array | None]:
+        """The training rows weighted to the priors, and the positive class, the rarer one there."""
         if self.priors is None:
-            return weight
-        positive = None
+            return target, weight
+        priors, positive = read_priors(self.priors, len(target.classes)), None
         if target.task == "binary":
             positive = int(np.flatnonzero(target.classes == target.positive)[0])
-        return _to_priors(by_class(target.labels, target.task, positive), weight, self.priors)
+            if self.pos_label is None and priors[positive] > 0.5:
+                positive = 1 - positive
+                target = target._replace(
+                    labels=1 - target.labels, positive=target.classes[positive]
+                )
+        classes = by_class(target.labels, target.task, positive)
+        return target, _to_priors(classes, weight, priors)
 
     def _weights_of_score(self, labels: Array, weight: Array | None) -> Array | None:
         """The weights of rows that are scored; a class without rows stays without."""
-        if self.priors is None:
+        given = np.ones(len(labels)) if weight is None else np.asarray(weight, dtype=float)
+        if not self._weighted or given.shape != (len(labels),):
             return weight
+        assert self.class_shares_ is not None
         classes = by_class(labels.astype(float), self.task_, self._positive)
-        present = classes.any(axis=0)
-        shares = read_priors(self.priors, len(self.classes_)) * present
-        if not shares.sum() > 0:
+        total = given @ classes
+        present = total > 0
+        if not present.any():
             return weight
-        return _to_priors(classes, weight, shares / shares.sum())
+        wanted = np.where(present, self.class_shares_, 0.0)
+        return given * (classes @ (wanted / np.where(present, total, 1.0))) * total.sum()
 
     def _keep_held_out(self, started: Started, found: Ensemble) -> None:
         """Keep what finds other rules, and calibrate."""
         values, y, weight = found.held_out, started.y, started.weight
         self._calibration, self.class_factors_ = None, None
+        self._weighted = self.priors is not None
         self._held_out = kept_rows(values, y, weight, self.task_, self._seed)
         self.class_shares_ = None
         if self.task_ != "multilabel":
             self.class_shares_ = self._held_out.shares(self.task_, self._positive)
         if self.calibrate is not None:
             p = _mean_probabilities(values, self.task_)
-            self._calibration = calibrate(y, p, weight, self.calibrate)
+            folds = started.held[: self.folds].argmax(axis=0)  # those of the first repeat
+            self._calibration = calibrate(y, p, weight, self.calibrate, folds)
 
     def _calibrated(self, values: Array) -> Array:
         """The calibrated probabilities for the shares that the classifier decides for."""
-        assert self._calibration is not None
-        p = self._calibration(_mean_probabilities(values, self.task_), self.task_)
+        p = self._unmoved(values)
         if self.task_ == "multilabel":
             return p
-        p = by_class(p, self.task_, self._positive)
         shares = self._held_out.shares(self.task_, self._positive)
         assert self.class_shares_ is not None
         if np.array_equal(shares, self.class_shares_):
@@ -191,10 +212,18 @@ class SharesMixin:
         total = moved.sum(axis=1, keepdims=True)
         return np.where(total > 0, moved / np.where(total > 0, total, 1.0), p)
 
+    def _unmoved(self, values: Array) -> Array:
+        """The calibrated probabilities for the shares of the training rows."""
+        assert self._calibration is not None
+        p = self._calibration(_mean_probabilities(values, self.task_), self.task_)
+        return p if self.task_ == "multilabel" else by_class(p, self.task_, self._positive)
+
     def _shares_to_save(self) -> tuple[dict[str, Any], dict[str, Array]]:
         described = {
             "method": self.calibration_method_,
             "shares": None if self.class_shares_ is None else self.class_shares_.tolist(),
+            "weighted": self._weighted,
+            "fitted_threshold": self._fitted_rule.threshold,
             "factors": None if self.class_factors_ is None else self.class_factors_.tolist(),
         }
         arrays = {f"held_out.{k}": x for k, x in self._held_out._asdict().items()}
@@ -202,17 +231,18 @@ class SharesMixin:
 
     def _shares_from_saved(self, described: dict[str, Any], arrays: dict[str, Array]) -> None:
         shares, given = described["shares"], described["factors"]
+        self._weighted = described["weighted"]
+        self._fitted_rule = Rule(described["fitted_threshold"])
         self.class_shares_ = None if shares is None else np.array(shares)
         self.class_factors_ = None if given is None else np.array(given)
         self._held_out = HeldOut(*(arrays.pop(f"held_out.{k}") for k in HeldOut._fields))
         self._calibration = calibration_from_arrays(described["method"], arrays)
 
 
-def _to_priors(classes: Array, weight: Array | None, priors: Any) -> Array:
+def _to_priors(classes: Array, weight: Array | None, priors: Array) -> Array:
     """Weights that give the classes these shares; the mean weight stays."""
-    given = np.ones(len(classes)) if weight is None else np.asarray(weight, dtype=float)
-    shares = shares_of(classes, given)
-    return given * (classes @ factors(read_priors(priors, classes.shape[1]), shares))
+    given = np.ones(len(classes)) if weight is None else weight
+    return np.asarray(given * (classes @ factors(priors, shares_of(classes, given))))
 
 
 def _mean_probabilities(values: Array, task: str) -> Array:

@@ -9,7 +9,7 @@ import numpy as np
 
 from anyloss._core.backend import Array
 from anyloss.tabular.effects import effects
-from anyloss.tabular.evaluating import BASELINE_ROWS, Parts
+from anyloss.tabular.evaluating import BASELINE_ROWS
 from anyloss.tabular.messages import Message, information
 from anyloss.tabular.model import TableModel, decision_values
 from anyloss.tabular.scoring import Scoring
@@ -22,12 +22,13 @@ FAR = 0.1  # the training score above the test score, from which on the report n
 
 
 def details(
-    model: TableModel, parts: Parts, frame: Any, measured: Mapping[str, Any], scoring: Scoring,
-    seed: int, show_rows: bool,
+    model: TableModel, train: tuple[Array, Array], frame: Any, measured: Mapping[str, Any],
+    scoring: Scoring, seed: int, show_rows: bool,
 ) -> dict[str, Any]:  # fmt: skip
     """The fields of a result that describe where a model is good, where not, and why.
 
-    `frame` has the test rows before they are encoded, `measured` what is known of them.
+    `train` has the encoded training rows and their labels, `frame` the test rows before they are
+    encoded, `measured` what is known of them.
     """
     outcome, y, p_test = model.outcome, measured["y_test"], measured["p_test"]
     order = [x.column for x in measured["importances"]]  # the most important first
@@ -42,7 +43,7 @@ def details(
     found, small = slices(frame, y, outcome.decide(p_test), scoring, by_kind(frame, order), seed)
     errors = wrong_rows(frame, y, p_test, outcome, order) if show_rows else ()
     return {
-        "train_score": train_score(model, parts, scoring, seed, len(y)),
+        "train_score": train_score(model, train, scoring, seed, len(y)),
         "held_out_score": float(model.classifier.held_out_score_),
         "slices": found,
         "small_slices": small,
@@ -54,10 +55,10 @@ def details(
 
 
 def train_score(
-    model: TableModel, parts: Parts, scoring: Scoring, seed: int, test_rows: int
+    model: TableModel, train: tuple[Array, Array], scoring: Scoring, seed: int, test_rows: int
 ) -> float:
     """The score of the training rows; they weigh as much as the test rows, for sums of costs."""
-    X, y = parts.X, parts.y
+    X, y = train
     if len(y) > BASELINE_ROWS:
         rows = sample_rows(y, BASELINE_ROWS, seed, model.outcome.task)
         X, y = X[rows], y[rows]

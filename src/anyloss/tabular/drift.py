@@ -124,6 +124,8 @@ class Drift:
         return float(((q - p) * np.log(q / p)).sum() - chance)
 
     def _predictions(self) -> list[str]:
+        if self.profile["predicted"] is None:
+            return []
         before, now = np.asarray(self.profile["predicted"]), self.predicted / self.rows
         error = np.sqrt(before * (1 - before) / self.rows) + 1 / self.rows
         k = int(np.argmax(np.abs(now - before) / error))

@@ -96,7 +96,7 @@ def baseline_decisions(
 
 def compared(
     y: Array, ours: Array, named: Sequence[tuple[str, Array]], trivial: Sequence[Trivial],
-    scoring: Scoring, seed: int, promise: Promise = Promise(),
+    scoring: Scoring, seed: int, promise: Promise = Promise(), groups: Array | None = None,
 ) -> tuple[Baseline, ...]:  # fmt: skip
     """The scores of other decisions for the test rows, and of trivial ones, against ours.
 
@@ -105,7 +105,7 @@ def compared(
     found, mine = [], scoring.score(y, ours)
     for name, theirs in named:
         score = scoring.score(y, theirs)
-        interval = difference_interval(y, ours, theirs, scoring, seed)
+        interval = difference_interval(y, ours, theirs, scoring, seed, groups=groups)
         found.append(Baseline(name, score, mine - score, interval))
     for each in trivial:
         copies = COPIES if each.random else 1
@@ -115,7 +115,8 @@ def compared(
         if not all(x.holds(x.metric(*cells)) for x in promise.constraints):
             continue
         score = scoring.score(labels, theirs)
-        interval = difference_interval(labels, own, theirs, scoring, seed, copies)
+        together = None if groups is None else np.concatenate([groups] * copies)
+        interval = difference_interval(labels, own, theirs, scoring, seed, copies, together)
         found.append(Baseline(each.name, score, mine - score, interval, trivial=True))
     return tuple(found)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from anyloss._core.backend import Array
 from anyloss._core.counts import Counts
@@ -20,9 +21,9 @@ BLOCK = 4_000_000  # numbers that are drawn at once
 
 
 def score_interval(
-    y: Array, decided: Array, scoring: Scoring, seed: int = 0
+    y: Array, decided: Array, scoring: Scoring, seed: int = 0, groups: Array | None = None
 ) -> tuple[float, float]:
-    """The 95 % bootstrap interval of the score of decisions.
+    """The 95 % bootstrap interval of the score of decisions; of groups, whole ones are drawn.
 
     >>> from anyloss.tabular.scoring import scoring_of
     >>> y, decided = (np.repeat(x, [80, 20, 30, 870]) for x in ([1, 1, 0, 0], [1, 0, 1, 0]))
@@ -30,12 +31,13 @@ def score_interval(
     >>> round(low, 2), round(high, 2)
     (0.72, 0.88)
     """
-    return central_interval(resampled(y, [decided], scoring, seed)[0])
+    return central_interval(resampled(y, [decided], scoring, seed, groups=groups)[0])
 
 
 def difference_interval(
-    y: Array, ours: Array, theirs: Array, scoring: Scoring, seed: int = 0, copies: int = 1
-) -> tuple[float, float]:
+    y: Array, ours: Array, theirs: Array, scoring: Scoring, seed: int = 0, copies: int = 1,
+    groups: Array | None = None,
+) -> tuple[float, float]:  # fmt: skip
     """The 95 % interval of the score of `ours` minus that of `theirs`, on the same resampled rows.
 
     The arrays hold each test row `copies` times, each time with other random decisions.
@@ -45,20 +47,32 @@ def difference_interval(
     >>> difference_interval(y, y, y, scoring_of("f1", "binary", 1))
     (0.0, 0.0)
     """
-    mine, other = resampled(y, [ours, theirs], scoring, seed, copies)
+    mine, other = resampled(y, [ours, theirs], scoring, seed, copies, groups)
     return central_interval(mine - other)
 
 
 def resampled(
-    y: Array, decisions: Sequence[Array], scoring: Scoring, seed: int, copies: int = 1
-) -> list[Array]:
-    """The scores of decisions on resampled rows, the same rows for all of them."""
-    (label, *decided), sizes = _kinds([y, *decisions], np.ones(len(y)), scoring)
+    y: Array, decisions: Sequence[Array], scoring: Scoring, seed: int, copies: int = 1,
+    groups: Array | None = None,
+) -> list[Array]:  # fmt: skip
+    """The scores of decisions on resampled rows, the same rows for all of them.
+
+    The rows of a group are not independent, so that whole groups are drawn, as many as there are.
+    """
+    (label, *decided), kind = _kinds([y, *decisions], scoring)
+    sizes, number, members = np.bincount(kind).astype(float), len(y) // copies, None
+    if groups is not None:
+        _, group = np.unique(groups, return_inverse=True)
+        number = int(group.max()) + 1
+        rows = np.full(len(y), 1 / copies)  # of each kind, in each group
+        members = csr_array((rows, (group, kind)), shape=(number, len(sizes)))
+        sizes = np.ones(number)
     rng, found = np.random.default_rng(seed), [list[Array]() for _ in decided]
     block = max(1, min(DRAWS, BLOCK // len(sizes)))
     for start in range(0, DRAWS, block):
         draws = min(block, DRAWS - start)
-        n = rng.multinomial(len(y) // copies, sizes / sizes.sum(), draws).astype(float)
+        n = rng.multinomial(number, sizes / sizes.sum(), draws).astype(float)
+        n = n if members is None else n @ members
         for scores, own in zip(found, decided, strict=True):
             scores.append(_scores(n, label, own, scoring))
     return [np.concatenate(x) for x in found]
@@ -91,13 +105,13 @@ def few_rows_interval(
         ]
     weight = np.append(np.ones(len(y)), np.full(len(added[0]), 2 / len(added[0])))
     rows = [np.vstack([as_columns(x), more]) for x, more in zip((y, decided), added, strict=True)]
-    (label, own), sizes = _kinds(rows, weight, scoring)
-    shares = np.random.default_rng(seed).dirichlet(sizes, DRAWS)
+    (label, own), kind = _kinds(rows, scoring)
+    shares = np.random.default_rng(seed).dirichlet(np.bincount(kind, weight), DRAWS)
     return central_interval(_scores(len(y) * shares, label, own, scoring))
 
 
-def _kinds(arrays: Sequence[Array], weight: Array, scoring: Scoring) -> tuple[list[Array], Array]:
-    """The distinct rows of labels and decisions, and the summed weight of each."""
+def _kinds(arrays: Sequence[Array], scoring: Scoring) -> tuple[list[Array], Array]:
+    """The distinct rows of labels and decisions, and the number of the one of each row."""
     several = scoring.layout.task == "multiclass"
     columns = [as_columns(np.asarray(x)) for x in arrays]
     if several:  # one column is enough: the number of the class
@@ -107,7 +121,7 @@ def _kinds(arrays: Sequence[Array], weight: Array, scoring: Scoring) -> tuple[li
     parts = [kinds[:, k : k + width] for k in range(0, kinds.shape[1], width)]
     if several:
         parts = [x == np.arange(scoring.layout.classes) for x in parts]
-    return [x.astype(float) for x in parts], np.bincount(at.ravel(), weight)
+    return [x.astype(float) for x in parts], at.ravel()
 
 
 def _scores(n: Array, label: Array, own: Array, scoring: Scoring) -> Array:

@@ -103,11 +103,15 @@ def judge(work: Work, fitted: Fitted, model: str, test: Array, fold: str = "") -
     others = evaluating.baseline_decisions(
         model, parts, outcome.task, work.scoring, work.seed, work.promise
     )
-    means = any(isinstance(x, Means) for x in fitted.encoder.columns_.values())
-    plain = fitted.encoder.transform(fitted.train) if means else parts.X  # as test rows are encoded
-    near = twins(plain, parts.X_test, work.seed)
+    near = twins(as_predicted(fitted), parts.X_test, work.seed)
     tested = HeldOut(decide, parts.X_test, fitted.encoder.sources())
     return Judged(np.flatnonzero(test), values, others, near, tested)
+
+
+def as_predicted(fitted: Fitted) -> Array:
+    """The training rows as new rows are encoded, which differs for the means of labels."""
+    means = any(isinstance(x, Means) for x in fitted.encoder.columns_.values())
+    return fitted.encoder.transform(fitted.train) if means else fitted.parts.X
 
 
 def judge_all(work: Work, plan: Plan, fitted: Fitted) -> list[Judged]:
@@ -136,12 +140,14 @@ def measured(
         for k, (name, _) in enumerate(found[0].others)
     ]
     trivial = trivial_decisions(y_train, table.outcome, scoring, seed)
-    compared = evaluating.compared(y, ours, named, trivial, scoring, seed, work.promise)
+    rows = np.concatenate([x.rows for x in found])
+    groups = None if table.groups is None else table.groups[rows]
+    compared = evaluating.compared(y, ours, named, trivial, scoring, seed, work.promise, groups)
     work.stage("Measuring the importance of the columns")
     near = np.concatenate([x.near for x in found])
     return {
         "score": scoring.score(y, ours),
-        "interval": score_interval(y, ours, scoring, seed),
+        "interval": score_interval(y, ours, scoring, seed, groups),
         "counts": scoring.counts(y, ours),
         "y_test": y,
         "p_test": values,

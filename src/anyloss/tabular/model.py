@@ -133,12 +133,19 @@ class TableModel:
             )
         if not 0 < share < 1:
             raise ValueError(f"the prevalence must be between 0 and 1; got {share} (--prevalence)")
+        if getattr(self.classifier, "certificate_", None) is not None:
+            raise ValueError(
+                "the certificate holds for the share of positive rows where it was made; leave out "
+                "the prevalence, or fit without a confidence level (--prevalence)"
+            )
         if not isinstance(self.classifier, AnyLossClassifier):
             raise ValueError(
                 "another prevalence needs a linear model or a network; fit one with --model linear "
                 "(--prevalence)"
             )
-        return replace(self, classifier=self.classifier.with_priors([1 - share, share]))
+        moved = self.classifier.with_priors([1 - share, share])
+        # The share of predictions is not compared with that of the fit.
+        return replace(self, classifier=moved, profile=self.profile | {"predicted": None})
 
     def decide(self, values: Array) -> Array:
         """The labels that follow from decision values.

@@ -46,14 +46,20 @@ def plan_splits(
     frame, y = frame if used.all() else frame.iloc[at], y[at]
     if folds is not None and (folds < 0 or folds == 1):
         raise ValueError(f"folds must be 0, for one set of test rows, or at least 2; got {folds}")
-    test, copies = split_rows(frame, y, share, seed, task, groups, times)
-    fewest = int(_sides(as_columns(y[test]), task).sum(axis=0).min())
-    few = fewest < FEW and len(y) <= MOST_CROSSED
-    kind = "random rows" if groups is None else "random groups"
-    one = f"{int(test.sum())} {kind if times is None else 'rows, the latest ones,'} that the model "
-    one += "has not seen"
-    if folds == 0 or (folds is None and not few):
-        return Plan([_masks(at, ~test, test, used)], False, copies, one)
+    one, fewest, failed = None, 0, None
+    if not folds:
+        try:
+            test, copies = split_rows(frame, y, share, seed, task, groups, times)
+        except ValueError as error:
+            if folds == 0:
+                raise
+            failed = error  # folds may serve where one set of test rows does not
+        else:
+            fewest = int(_sides(as_columns(y[test]), task).sum(axis=0).min())
+            masks, words = [_masks(at, ~test, test, used)], _one_set(test, groups, times)
+            one = Plan(masks, False, copies, words)
+    if one is not None and (folds == 0 or fewest >= FEW or len(y) > MOST_CROSSED):
+        return one
     found = _fold_masks(frame, y, folds or FOLDS, seed, task, groups, times)
     if len(found) < 2 or (times is None and len(found) < (folds or FOLDS)):
         if folds is not None:
@@ -61,15 +67,26 @@ def plan_splits(
                 f"{folds} folds leave too few training rows of a class: choose fewer folds "
                 "(--folds)"
             )
-        return Plan([_masks(at, ~test, test, used)], False, copies, one)
+        if one is None:
+            assert failed is not None
+            raise failed
+        return one
     keys = pd.util.hash_pandas_object(frame, index=False).to_numpy()
     copies = sum(int(np.isin(keys[b], keys[a]).sum()) for a, b in found)
     whole = int(sum(b.sum() for _, b in found))
     words = f"{whole} rows in {len(found)} folds, each predicted by a model that was fitted "
     words += "without its fold" if times is None else "to earlier rows only"
+    if folds is not None and len(found) < folds:
+        words += f" ({folds} folds were wanted; the other periods have too few rows)"
     if folds is None:
         words += f" (one set of test rows would have only {fewest} rows of a class)"
     return Plan([_masks(at, a, b, used) for a, b in found], True, copies, words)
+
+
+def _one_set(test: Array, groups: Array | None, times: Array | None) -> str:
+    kind = "random rows" if groups is None else "random groups"
+    kind = kind if times is None else "rows, the latest ones,"
+    return f"{int(test.sum())} {kind} that the model has not seen"
 
 
 def _masks(at: Array, train: Array, test: Array, used: Array) -> tuple[Array, Array]:

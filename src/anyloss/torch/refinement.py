@@ -261,6 +261,9 @@ def _check(
             "optimizer must be a function or class that makes an optimizer from parameters, such "
             f"as torch.optim.{type(how.optimizer).__name__}; got an instance of it"
         )
+    for name, maker in (("optimizer", how.optimizer), ("scheduler", how.scheduler)):
+        if maker is not None and not callable(maker):
+            raise TypeError(f"{name} must be a function or class that makes one; got {maker!r}")
     if ema is not None and not 0 <= ema < 1:
         raise ValueError(f"ema must be a decay of at least 0 and below 1; got {ema!r}")
     if how.max_norm is not None and not how.max_norm > 0:

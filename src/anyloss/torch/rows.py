@@ -107,9 +107,9 @@ class Labels(NamedTuple):
             )
         seen = self.sums[:, 0] if task == "binary" else self.sums[1]
         shares = (seen / seen.sum()).double().cpu().numpy()
-        factors = torch.from_numpy(prior_factors(read_priors(priors, classes), shares)).to(
-            seen.device
-        )
+        factors = torch.from_numpy(
+            prior_factors(read_priors(priors, classes, zero=True), shares)
+        ).to(seen.device)
         return factors[:, None] if task == "binary" else factors.expand(2, -1)
 
     def weigh(self, y: Tensor, weight: Tensor | None, factors: Tensor | None) -> Tensor | None:
