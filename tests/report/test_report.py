@@ -178,7 +178,7 @@ def test_the_facts_about_the_data_and_how_to_reproduce_the_result(result):
         "Columns not used id",
         "the 15 largest of 30 columns",
         "Seed 0",
-        "30 % of the rows, with both classes in proportion",
+        "Test rows random rows",
         f"anyloss {anyloss.__version__}",
         "The decision value is not a calibrated probability",
         "worst area numbers unit 'mm2' 2019 mm2 185 to 4254 500 0.5 %",

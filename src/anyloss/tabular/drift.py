@@ -65,7 +65,7 @@ class Drift:
 
     def __init__(self, profile: dict[str, Any]) -> None:
         self.profile = profile
-        self.rows, self.predicted = 0, np.zeros(len(profile["predicted"]))
+        self.rows, self.predicted = 0, np.zeros(len(profile["classes"]))
         self.unread: dict[str, int] = {}
         self.counts: dict[str, Array] = {}
 
