@@ -58,6 +58,9 @@ EXAMPLES = {
     "tables": TABLES,
     "report": TABLES + "from anyloss import report\nreport.write(result, 'report.html')",
     "onnx": TABLES + "from anyloss.tabular.onnx import export\nexport(load('model'), 'model.onnx')",
+    "excel": TABLES
+    + "frame.to_excel('data.xlsx', index=False)\n"
+    + "assert fit_table('data.xlsx', 'target', 'f1', model='linear').score > 0.9",
     "plot": "from anyloss import plot; plot.metric_surface('f1').figure.savefig('f1.png')",
     "logs": """
 from torch.utils.tensorboard import SummaryWriter
