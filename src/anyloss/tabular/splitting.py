@@ -44,8 +44,7 @@ def plan_splits(
     at = np.flatnonzero(used)
     groups, times = (None if x is None else x[at] for x in (groups, times))
     frame, y = frame if used.all() else frame.iloc[at], y[at]
-    if not 0 < share < 1:
-        raise ValueError(f"test_share must be between 0 and 1; got {share}")
+    _check_share(share)
     if folds is not None and (folds < 0 or folds == 1):
         raise ValueError(f"folds must be 0, for one set of test rows, or at least 2; got {folds}")
     one, fewest, failed = None, 0, None
@@ -83,6 +82,11 @@ def plan_splits(
     if folds is None:
         words += f" (one set of test rows would have only {fewest} rows of a class)"
     return Plan([_masks(at, a, b, used) for a, b in found], True, copies, words)
+
+
+def _check_share(share: float) -> None:
+    if not 0 < share < 1:
+        raise ValueError(f"test_share must be between 0 and 1; got {share}")
 
 
 def _one_set(test: Array, groups: Array | None, times: Array | None) -> str:
@@ -144,6 +148,7 @@ def split_rows(
     >>> int(test.sum()), copies, bool((test[:50] == test[50:]).all())
     (20, 0, True)
     """
+    _check_share(share)
     keys = pd.util.hash_pandas_object(frame, index=False).to_numpy()
     if times is not None:
         chosen = times > np.quantile(times, 1 - share)
