@@ -22,9 +22,10 @@ from anyloss.metrics import Metric
 from anyloss.report.curves import against_threshold
 from anyloss.report.drawing import Axis, Plot
 from anyloss.report.words import number
-from anyloss.tabular.intervals import DRAWS
+from anyloss.tabular.intervals import DRAWS, central_interval
 from anyloss.tabular.promises import tested_values
 from anyloss.tabular.result import Result
+from anyloss.thresholds import sweep
 
 MOST_THRESHOLDS = 80
 SCRIPT = (files("anyloss.report") / "templates" / "planner.js").read_text(encoding="utf-8")
@@ -50,16 +51,13 @@ def plan(y: Array, p: Array, metric: Metric, thresholds: Array, seed: int = 0) -
     >>> found.counts.tp.tolist(), found.scores.tolist()
     ([1.0], [0.5])
     """
-    order = np.argsort(p, kind="stable")
-    below = np.searchsorted(p[order], thresholds, side="right")  # rows that are predicted negative
-    fn = np.append(0.0, np.cumsum(y[order]))[below]
-    positives = float(np.sum(y))
-    fp = len(y) - below - (positives - fn)
-    counts = Counts(positives - fn, fn, fp, len(y) - positives - fp)
+    _, cells = sweep(y, p, np.ones(len(p)))
+    at = np.searchsorted(np.unique(p), thresholds, side="right")  # values that are not above
+    counts = Counts(*(x[at] for x in cells))
     rng, scores, ends = np.random.default_rng(seed), _scores(metric, counts), []
-    for cells in zip(*counts, strict=True):
-        drawn = rng.multinomial(len(y), np.array(cells) / len(y), DRAWS).T.astype(float)
-        ends.append(np.quantile(_scores(metric, Counts(*drawn)), [0.025, 0.975]))
+    for each in zip(*counts, strict=True):
+        drawn = rng.multinomial(len(y), np.array(each) / len(y), DRAWS).T.astype(float)
+        ends.append(central_interval(_scores(metric, Counts(*drawn))))
     return Planned(thresholds, counts, scores, *np.array(ends).T)
 
 

@@ -22,13 +22,13 @@ FAR = 0.1  # the training score above the test score, from which on the report n
 
 
 def details(
-    model: TableModel, train: tuple[Array, Array], frame: Any, measured: Mapping[str, Any],
+    model: TableModel, train: tuple[Any, Array], frame: Any, measured: Mapping[str, Any],
     scoring: Scoring, seed: int, show_rows: bool,
 ) -> dict[str, Any]:  # fmt: skip
     """The fields of a result that describe where a model is good, where not, and why.
 
-    `train` has the encoded training rows and their labels, `frame` the test rows before they are
-    encoded, `measured` what is known of them.
+    `train` has the training rows and their labels, `frame` the test rows, both before they are
+    encoded, `measured` what is known of the test rows.
     """
     outcome, y, p_test = model.outcome, measured["y_test"], measured["p_test"]
     order = [x.column for x in measured["importances"]]  # the most important first
@@ -55,13 +55,14 @@ def details(
 
 
 def train_score(
-    model: TableModel, train: tuple[Array, Array], scoring: Scoring, seed: int, test_rows: int
+    model: TableModel, train: tuple[Any, Array], scoring: Scoring, seed: int, test_rows: int
 ) -> float:
     """The score of the training rows; they weigh as much as the test rows, for sums of costs."""
-    X, y = train
+    frame, y = train
     if len(y) > BASELINE_ROWS:
         rows = sample_rows(y, BASELINE_ROWS, seed, model.outcome.task)
-        X, y = X[rows], y[rows]
+        frame, y = frame.iloc[rows], y[rows]
+    X = model.encoder.transform(frame)  # as new rows, which differs for the means of labels
     decided = model.outcome.decide(decision_values(model.classifier, X, model.outcome.task))
     weight = np.full(len(y), test_rows / len(y))
     return scoring.score(y, decided, weight)

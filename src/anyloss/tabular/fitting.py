@@ -25,7 +25,7 @@ from anyloss.tabular.classifiers import OnStage, candidates, training_curve
 from anyloss.tabular.details import details, overfitting
 from anyloss.tabular.drift import column_profiles
 from anyloss.tabular.evaluating import MOST_COLUMNS
-from anyloss.tabular.judging import Fitted, Work, as_predicted, fit_rows, judge_all, measured
+from anyloss.tabular.judging import Fitted, Work, fit_rows, judge_all, measured
 from anyloss.tabular.labels import Outcome
 from anyloss.tabular.leaks import given_away, single_column_aucs
 from anyloss.tabular.messages import by_level
@@ -164,7 +164,7 @@ def fit_table(
     stage("Looking for errors and slices")
     rows = np.concatenate([x.rows for x in judged])
     frame = table.frame.iloc[rows][list(fitted.encoder.columns_)]
-    train = as_predicted(fitted), fitted.parts.y
+    train = fitted.train, fitted.parts.y
     found |= details(kept, train, frame, found, scoring, seed, show_rows)
     near += overfitting(found["train_score"], found["score"], found["interval"])
     warnings = (

@@ -103,15 +103,11 @@ def judge(work: Work, fitted: Fitted, model: str, test: Array, fold: str = "") -
     others = evaluating.baseline_decisions(
         model, parts, outcome.task, work.scoring, work.seed, work.promise
     )
-    near = twins(as_predicted(fitted), parts.X_test, work.seed)
+    means = any(isinstance(x, Means) for x in fitted.encoder.columns_.values())
+    plain = fitted.encoder.transform(fitted.train) if means else parts.X  # as test rows are encoded
+    near = twins(plain, parts.X_test, work.seed)
     tested = HeldOut(decide, parts.X_test, fitted.encoder.sources())
     return Judged(np.flatnonzero(test), values, others, near, tested)
-
-
-def as_predicted(fitted: Fitted) -> Array:
-    """The training rows as new rows are encoded, which differs for the means of labels."""
-    means = any(isinstance(x, Means) for x in fitted.encoder.columns_.values())
-    return fitted.encoder.transform(fitted.train) if means else fitted.parts.X
 
 
 def judge_all(work: Work, plan: Plan, fitted: Fitted) -> list[Judged]:

@@ -286,6 +286,4 @@ def _classifier_type(name: str) -> Any:
         from anyloss.boosting import LGBMAnyLossClassifier
 
         return LGBMAnyLossClassifier
-    from anyloss.sklearn import AnyLossClassifier
-
     return {"AnyLossClassifier": AnyLossClassifier, KIND_USUAL: UsualClassifier}[name]
