@@ -21,6 +21,7 @@ from torch.nn import functional as F
 from anyloss.recipe.target import Target, new_target
 from anyloss.steps import Amplified, RaisedCosine
 from anyloss.torch import AnyLoss, refine
+from anyloss.torch.refined import shifted
 
 GAMMA = 2.0  # of the focal loss
 ALPHA, BETA = 0.3, 0.7  # of Tversky: the weights of false positives and false negatives
@@ -97,7 +98,7 @@ def log_priors(labels: Labels) -> Tensor:
 def balanced_softmax(labels: Labels) -> Loss:
     """J. Ren et al., NeurIPS 2020; the logit-adjusted loss of A. K. Menon et al., ICLR 2021."""
     shift = log_priors(labels)
-    return lambda z, y, passed: entropies(z + shift, y).mean()
+    return lambda z, y, passed: entropies(shifted(z, -shift), y).mean()
 
 
 def ldam(labels: Labels) -> Loss:
@@ -312,7 +313,7 @@ METHODS = {
     "cross-entropy": baseline(cross_entropy),
     "weighted cross-entropy": baseline(weighted_cross_entropy),
     "focal": baseline(focal),
-    "balanced softmax": baseline(balanced_softmax, **ROWS),
+    "balanced softmax": baseline(balanced_softmax),
     "LDAM-DRW": baseline(ldam, kinds=("binary", "multiclass"), **ROWS),
     "Dice": baseline(soft_dice),
     "Dice + cross-entropy": baseline(dice_and_cross_entropy),
@@ -326,8 +327,8 @@ METHODS = {
     "loss + 0.1 CE, memory": for_metric(memory=0.98, cross_entropy=SHARE),
     "refine": refined(cross_entropy),
     "refine, weighted start": refined(weighted_cross_entropy),
-    "refine, balanced softmax start": refined(balanced_softmax)._replace(**ROWS),
-    "refine, ensemble": refined(weighted_cross_entropy, ensemble=True),
+    "refine, balanced softmax start": refined(balanced_softmax),
+    "refine, ensemble": refined(balanced_softmax, ensemble=True),
 }
 
 

@@ -41,7 +41,9 @@ def linear(**given):
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--splits", type=int, default=10)
-    splits = parser.parse_args().splits
+    parser.add_argument("--sets", nargs="+", default=[*PUBLISHED], help="Default: all.")
+    parser.add_argument("--models", nargs="+", default=[], help="Default: all.")
+    given = parser.parse_args()
     warnings.simplefilter("ignore")
     models = {
         "logistic regression": linear(),
@@ -49,22 +51,21 @@ def main() -> None:
         "TunedDecisionClassifierCV": TunedDecisionClassifierCV(linear(), "hmean"),
         "AnyLossClassifier": AnyLossClassifier("hmean", random_state=0),
     }
+    models = {name: models[name] for name in given.models or models}
     print("set | rows, classes | published |", " | ".join(models))
-    for name, published in PUBLISHED.items():
+    for name in given.sets:
         X, y = table(name)
         classes = int(y.max()) + 1
         found = {kind: [] for kind in models}
-        for seed in range(splits):
+        for seed in range(given.splits):
             split = train_test_split(X, y, test_size=0.3, stratify=y, random_state=seed)
             train, test, y_train, y_test = split
             for kind, model in models.items():
                 decided = np.eye(classes)[model.fit(train, y_train).predict(test)]
-                given = {"average": "multiclass", "task": "multiclass"}
-                found[kind].append(
-                    anyloss.score(np.eye(classes)[y_test], decided, "hmean", **given)
-                )
+                form = {"average": "multiclass", "task": "multiclass"}
+                found[kind].append(anyloss.score(np.eye(classes)[y_test], decided, "hmean", **form))
         cells = (f"{np.mean(x):.3f} ± {np.std(x):.3f}" for x in found.values())
-        print(f"{name} | {len(y)}, {classes} | {published} |", " | ".join(cells), flush=True)
+        print(f"{name} | {len(y)}, {classes} | {PUBLISHED[name]} |", " | ".join(cells), flush=True)
 
 
 if __name__ == "__main__":

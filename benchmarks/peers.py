@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import argparse
 import os
-import subprocess
 import sys
-import venv
 from pathlib import Path
+
+from environments import python_of
 
 ROOT = Path(__file__).resolve().parents[1]
 ENVIRONMENT = ROOT / ".venv-peers"
@@ -36,17 +36,13 @@ CASES = {
 
 def install() -> None:
     """Create the environment, or bring it up to date with the files that determine it."""
-    done, constraints = ENVIRONMENT / "installed", ROOT / "constraints.txt"
-    sources = (ROOT / "pyproject.toml", constraints, Path(__file__))
-    if done.exists() and done.stat().st_mtime > max(x.stat().st_mtime for x in sources):
-        return
-    if not PYTHON.exists():
-        venv.create(ENVIRONMENT, with_pip=True, symlinks=True)
-    pip = [str(PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    pip += ["--constraint", str(constraints)]
-    subprocess.run([*pip, "--editable", f"{ROOT}[torch]", *LIBRARIES], check=True)
-    subprocess.run([*pip, "--no-deps", SMP], check=True)
-    done.touch()
+    constraints = ROOT / "constraints.txt"
+    given = ["--constraint", str(constraints)]
+    installs = [
+        [*given, "--editable", f"{ROOT}[torch]", *LIBRARIES],
+        [*given, "--no-deps", SMP],
+    ]
+    python_of(ENVIRONMENT, installs, [ROOT / "pyproject.toml", constraints])
 
 
 def main() -> None:

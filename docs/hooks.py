@@ -30,9 +30,9 @@ PAGES = [
 ]
 # The public modules, each with a page of the reference.
 MODULES = [
-    "anyloss", "anyloss.steps", "anyloss.plot", "anyloss.certificates", "anyloss.torch",
-    "anyloss.torchmetrics", "anyloss.keras", "anyloss.jax", "anyloss.sklearn", "anyloss.boosting",
-    "anyloss.recipe", "anyloss.tabular", "anyloss.report", "anyloss.benchmark",
+    "anyloss", "anyloss.steps", "anyloss.plot", "anyloss.certificates", "anyloss.costs",
+    "anyloss.torch", "anyloss.torchmetrics", "anyloss.keras", "anyloss.jax", "anyloss.sklearn",
+    "anyloss.boosting", "anyloss.recipe", "anyloss.tabular", "anyloss.report", "anyloss.benchmark",
 ]  # fmt: skip
 
 

@@ -42,6 +42,8 @@ LABELS |= {
     "sparse": RNG.random((ROWS, CLASSES)) < 0.2,  # rows without a label
 }
 
+# The costs of four classes; every decision for a sample of the third class is free.
+COSTS = anyloss.cost_matrix([[0, 1, 4, 2], [1, 0, 1, 0], [0, 0, 0, 0], [10, 1, 3, 0]])
 METRICS = sorted({function.__name__ for function in anyloss.METRICS.values()})
 STEPS = (
     Amplified(10.0), Amplified(73.0), Amplified(5.0, threshold=0.3), Linear(), RaisedCosine(0.4),
@@ -129,6 +131,13 @@ def cases():
         thresholds = {"step": each, "threshold": [0.3, 0.5, 0.6, 0.8]}
         yield f"thresholds-{each}", "multilabel", "f1", thresholds
     yield "thresholds-maps", "maps", "f1", thresholds | {"task": "multilabel", "per_sample": True}
+    for each in (Uniform(), Amplified(10.0), Hard()):
+        yield f"costs-{each}", "multiclass", COSTS, {"step": each}
+    yield "costs-weights", "multiclass", COSTS, {"weight": WEIGHT}
+    yield "costs-ignored", "multiclass", COSTS, {"ignore_index": 3}
+    yield "costs-shares", "teacher", COSTS, {"task": "multiclass"}
+    for each in (1, 2, -1):
+        yield f"costs-maps-{each}", "class maps", COSTS, {"class_axis": each}
     yield "chosen-none", "multilabel", "f1", {"classes": [3, 1], "average": None}
     yield "chosen-none-classes", "multiclass", "f1", {"classes": [3, 1], "average": None}
     yield "weighed-column", "binary", "f1", {"class_weights": [1, 3], "average": "macro"}

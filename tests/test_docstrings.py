@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PUBLIC = [
-    "anyloss", "anyloss.certificates", "anyloss.plot", "anyloss.steps", "anyloss.torch", "anyloss.torchmetrics", "anyloss.keras", "anyloss.jax",
+    "anyloss", "anyloss.certificates", "anyloss.costs", "anyloss.plot", "anyloss.steps", "anyloss.torch", "anyloss.torchmetrics", "anyloss.keras", "anyloss.jax",
     "anyloss.boosting", "anyloss.sklearn", "anyloss.recipe", "anyloss.tabular", "anyloss.report",
     "anyloss.benchmark",
 ]  # fmt: skip

@@ -85,7 +85,8 @@ def test_the_examples_of_the_keras_page_run(capsys):
 
 
 def test_the_examples_of_the_page_on_decisions_run(capsys):
-    assert run_examples(ROOT / "docs" / "decisions.md", capsys) == []
+    (saved,) = run_examples(ROOT / "docs" / "decisions.md", capsys)
+    assert 0.9 < saved <= 1
 
 
 def test_the_examples_of_the_page_of_certificates_run(capsys):

@@ -15,9 +15,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+from sklearn.metrics import f1_score
 from torch import nn
 from torch.utils.data import DistributedSampler
 
+from anyloss import best_threshold
 from anyloss.torch import AnyLoss, refine
 
 pytestmark = pytest.mark.slow("starts several processes")
@@ -28,6 +30,7 @@ ENVIRONMENT = os.environ | {
     "GLOO_SOCKET_IFNAME": "lo",
     "OMP_NUM_THREADS": "1",
     "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",  # else a restart may find the addresses of the dead
+    "RAY_worker_niceness": "0",  # else other processes may leave the workers no time
 }
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
 
@@ -130,6 +133,28 @@ def test_two_workers_of_a_cluster_refine_as_one_process(package, script):
     scores = re.search(r"F1 before: ([\d.]+), after: ([\d.]+)", found).groups()
     expected = one.start_score, one.end_score
     assert [float(score) for score in scores] == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.parametrize("hidden", [0, 8])
+def test_the_threshold_over_partitions_is_that_of_the_undivided_rows(shards, tmp_path, hidden):
+    if not importlib.util.find_spec("ray"):
+        pytest.skip("ray is not installed")
+    found = subprocess.run(
+        [sys.executable, EXAMPLES / "parquet_ray.py", shards, tmp_path / "scores", str(hidden)],
+        env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=900,
+    )  # fmt: skip
+    assert found.returncode == 0, found.stdout[-3000:]
+    before, after = re.search(r"F1 before: ([\d.]+), after: ([\d.]+)", found.stdout).groups()
+    assert float(after) >= float(before) > 0.5
+    rows, partitions = re.search(r"(\d+) rows, (\d+) partitions", found.stdout).groups()
+    assert int(rows) == 1450
+    assert int(partitions) > 1
+    scores = pq.read_table(tmp_path / "scores").to_pandas()
+    whole = best_threshold(scores["label"], scores["score"], "f1")
+    threshold, score = re.search(r"threshold (\S+), F1 (\S+)", found.stdout).groups()
+    assert (float(threshold), float(score)) == whole
+    decided = scores["score"] > np.float32(whole.threshold)
+    assert float(score) == pytest.approx(f1_score(scores["label"], decided), abs=1e-12)
 
 
 @pytest.fixture

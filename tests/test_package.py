@@ -59,8 +59,8 @@ def test_the_wheel_carries_types_and_templates_but_no_papers_and_no_data(wheel):
     assert "anyloss/torch/loss.py" in names
     others = {n for n in names if not n.endswith((".py", "py.typed")) and ".dist-info/" not in n}
     files = (
-        "page.html", "planner.html", "planner.js", "promise.html", "several_classes.html",
-        "slices.html", "style.css", "two_classes.html",
+        "costs.html", "page.html", "planner.html", "planner.js", "promise.html",
+        "several_classes.html", "slices.html", "style.css", "two_classes.html",
     )  # fmt: skip
     assert others == {f"anyloss/report/templates/{x}" for x in files}
     assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"anyloss"}

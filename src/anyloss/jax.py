@@ -79,6 +79,11 @@ def _backend(dtype: np.dtype[Any], class_axis: int = -1) -> Backend:
         shape[class_axis] = classes
         return index == jnp.arange(classes).reshape(shape)
 
+    def product(x: Array, matrix: Array) -> Array:
+        rows = jnp.moveaxis(x, class_axis, -1)
+        found = jnp.matmul(rows, matrix, precision=jax.lax.Precision.HIGHEST)
+        return jnp.moveaxis(found, -1, class_axis)
+
     return Backend(
         sigmoid=jax.nn.sigmoid,
         exp=jnp.exp,
@@ -91,6 +96,7 @@ def _backend(dtype: np.dtype[Any], class_axis: int = -1) -> Backend:
         concat=lambda parts: jnp.concatenate(parts, axis=class_axis),
         array=lambda numbers, like: jnp.asarray(numbers, like.dtype),
         constant=jax.lax.stop_gradient,
+        product=product,
         tiny=float(np.finfo(dtype).tiny),
         class_axis=class_axis,
     )
@@ -439,7 +445,7 @@ def _samples(
     if z.dtype not in (jnp.float32, jnp.float64):
         z = z.astype(jnp.float32)
     integer = jnp.issubdtype(y.dtype, jnp.integer)
-    lay = layout(z.shape, y.shape, integer, options, settings.metric.has_own_form)
+    lay = layout(z.shape, y.shape, integer, options, settings.metric)
     y = y if lay.index_target else y.astype(z.dtype)
     w = None if weight is None else _numbers("weight", weight).astype(z.dtype)
     checked = options.validate and all(map(_is_concrete, (z, y, w)))

@@ -369,9 +369,10 @@ def cost_matrix(costs: Sequence[Sequence[float]]) -> Metric:
     expensive one for its class. Only differences to the diagonal count.
 
     For two classes it is `metric("cost", fn_cost=..., fp_cost=...)`, where the second class is the
-    positive one, and serves everywhere. For more classes the confusion matrix is needed. Then the
-    metric is for `anyloss.score` and `anyloss.sklearn.TunedDecisionClassifierCV`; the losses count
-    each class against the rest, and refuse it.
+    positive one. For more classes it is a metric of class indices with `average="auto"`, in scores,
+    losses, objectives and classifiers. With the soft decisions `a` it is
+    `1 - sum_i w_i sum_k C[y_i, k] a_ik / sum_i w_i max_k C[y_i, k]`, for costs `C` above those of
+    correct decisions. What has one score per class or per sample refuses it.
 
     Args:
         costs (sequence of sequences of float): the costs, one row for each true class and one
@@ -395,6 +396,11 @@ def cost_matrix(costs: Sequence[Sequence[float]]) -> Metric:
         >>> p = [[0.9, 0.1, 0.0], [0.1, 0.2, 0.7], [0.0, 0.1, 0.9]]
         >>> score([0, 1, 2], p, costs) == 1 - 1 / (4 + 1 + 4)
         True
+        >>> from anyloss import gradient
+        >>> from anyloss.steps import Uniform
+        >>> soft, by_decision = gradient([0, 1, 2], p, costs, Uniform())
+        >>> round(soft, 4), (9 * by_decision).round(9)[2].tolist()
+        (0.8889, [-4.0, -1.0, 0.0])
     """
     given = np.asarray(costs)
     square = given.ndim == 2 and given.shape[0] == given.shape[1] >= 2

@@ -149,7 +149,7 @@ class Score(torchmetrics.Metric):
         options = self.settings.options._replace(task=TASKS[task], class_axis=None)
         shape = (1, classes)
         target = shape[:1] if options.task == "multiclass" else shape
-        return layout(shape, target, True, options, self.settings.metric.has_own_form)
+        return layout(shape, target, True, options, self.settings.metric)
 
     def _sync_dist(
         self,

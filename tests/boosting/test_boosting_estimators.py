@@ -287,7 +287,7 @@ def test_saved_and_loaded_in_the_librarys_own_format(cls, tmp_path):
     path = tmp_path / "model"
     model.save(path)
     suffix = {".txt", ".ubj", ".cbm"} & {x.suffix for x in path.iterdir()}
-    assert {x.suffix for x in path.iterdir()} == {".json", *suffix}
+    assert {x.suffix for x in path.iterdir()} == {".json", ".safetensors", *suffix}
     again = cls.load(path)
     np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
     np.testing.assert_array_equal(again.predict(X), model.predict(X))

@@ -27,7 +27,7 @@ from anyloss.boosting import (
     eval_metric,
     objective,
 )
-from anyloss.boosting.blocks import SETTINGS
+from anyloss.boosting.blocks import SETTINGS, _key
 from anyloss.boosting.per_label import PerLabel
 from anyloss.boosting.several import for_two_classes
 from anyloss.steps import Amplified, Uniform
@@ -233,16 +233,19 @@ def test_catboosts_rows_see_the_counts_of_all_rows(monkeypatch, weighted):
     weight = np.random.default_rng(0).uniform(0.2, 3.0, len(y)) if weighted else None
     start = np.random.default_rng(1).normal(size=(len(y), 3))
     f = objective("f1", "catboost", y_true=y, margin=start, sample_weight=weight)
-    rows, plain = [], type(f).calc_ders_multi
+    rows, together, plain = [], [], type(f).calc_ders_multi
 
     def calc_ders_multi(self, approxes, target, w):
         found = plain(self, approxes, target, w)
+        together.append(_key(approxes, target, w) in self.of_rows)
         rows.append((np.array(approxes), int(target), w, found[0], np.diag(found[1])))
         return found
 
     monkeypatch.setattr(type(f), "calc_ders_multi", calc_ders_multi)
     model = catboost_fit(f, X, y, weight, margin=start, classes_count=3)
     assert len(rows) == 2 * 4 * len(y)  # for the shape and for the leaves of each tree
+    # Computed together after each tree; CatBoost rounds the start margins to 32 bits.
+    assert sum(together) == 2 * 3 * len(y)
     for k in range(0, len(rows), len(y)):
         part = rows[k : k + len(y)]
         z, t, w, found, bend = (np.array([row[j] for row in part]) for j in range(5))

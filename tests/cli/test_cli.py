@@ -140,14 +140,25 @@ def test_several_classes_and_labels(tmp_path, capsys, monkeypatch):
     assert re.search(r"^always '\w+' +0\.0000 ", shown, re.MULTILINE)
 
 
-def test_auto_takes_the_best_on_held_out_rows(folder, capsys):
+def test_auto_weighs_the_families_by_held_out_rows(folder, capsys):
     words = f"fit {folder}/data.csv --target left --out {folder}/auto --drop key"
     assert main(words.split()) == 0
     stored = json.loads((folder / "auto" / "metrics.json").read_text())
     assert set(stored["candidates"]) == {"linear", "mlp", "lightgbm"}
-    assert stored["model_name"] == max(stored["candidates"], key=stored["candidates"].get)
-    assert f"model: {stored['model_name']}" in capsys.readouterr().out
+    assert stored["model_name"] == "auto"
+    shown = capsys.readouterr().out
+    for name, weight in stored["weights"].items():
+        score = stored["candidates"][name]
+        assert f"candidate {name}: {score:.4f} on held-out training rows, weight {weight:.2f}" in (
+            shown
+        )
     assert stored["facts"]["dropped"] == ["key"]
+
+
+def test_a_limit_of_time_is_an_option_of_fit(folder, capsys):
+    words = f"fit {folder}/data.csv --target left --out {folder}/m --time-limit -1"
+    assert main(words.split()) != 0
+    assert "positive number of seconds; got -1.0" in capsys.readouterr().err
 
 
 def bad_tables(tmp_path):

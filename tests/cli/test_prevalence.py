@@ -1,4 +1,4 @@
-"""`predict --prevalence`: the threshold for another share of positive rows."""
+"""`predict`: thresholds for another share of positive rows, and calibrated probabilities."""
 
 import numpy as np
 import pandas as pd
@@ -7,7 +7,7 @@ from sklearn.datasets import load_breast_cancer, load_wine
 from sklearn.metrics import f1_score
 
 from anyloss.cli import main
-from anyloss.tabular import fit_table, load, save
+from anyloss.tabular import fit_table, load, predict_table, save
 
 
 @pytest.fixture(scope="module")
@@ -17,16 +17,20 @@ def noisy():
     return frame.rename(columns={"target": "benign"})
 
 
-@pytest.fixture(scope="module")
-def folder(noisy, tmp_path_factory):
+@pytest.fixture(scope="module", params=["linear", "mlp", "lightgbm"])
+def folder(request, noisy, tmp_path_factory):
     path = tmp_path_factory.mktemp("model") / "model"
-    save(fit_table(noisy, "benign", "f1", positive="0", model="linear", folds=0), path)
+    save(fit_table(noisy, "benign", "f1", positive="0", model=request.param, folds=0), path)
     return path
 
 
-def predicted(folder, table, out, *more):
+def written(folder, table, out, *more):
     assert main(["predict", str(folder), str(table), "--out", str(out), *more]) in (0, None)
-    return pd.read_csv(out, dtype={"prediction": str})["prediction"]
+    return pd.read_csv(out, dtype={"prediction": str})
+
+
+def predicted(folder, table, out, *more):
+    return written(folder, table, out, *more)["prediction"]
 
 
 def test_rarer_positives_are_predicted_less_often(folder, noisy, tmp_path):
@@ -53,11 +57,46 @@ def test_a_prevalence_is_a_share(folder, share, tmp_path, capsys):
     assert "the prevalence must be between 0 and 1" in capsys.readouterr().err
 
 
-def test_other_models_have_no_prevalence(noisy):
+def test_probabilities_are_those_of_the_model(folder, noisy, tmp_path):
+    table = tmp_path / "new.csv"
+    noisy.drop(columns="benign").to_csv(table, index=False)
+    plain = written(folder, table, tmp_path / "plain.csv")
+    found = written(folder, table, tmp_path / "found.csv", "--probabilities")
+    assert list(found) == ["prediction", "decision_value", "probability"]
+    assert found.drop(columns="probability").equals(plain)
+    assert found["probability"].to_numpy() == pytest.approx(load(folder).probabilities(noisy))
+    assert found["probability"].mean() == pytest.approx((noisy["benign"] == 0).mean(), abs=0.05)
+    rare = written(folder, table, tmp_path / "r.csv", "--probabilities", "--prevalence", "0.02")
+    assert rare["probability"].mean() < 0.1
+
+
+@pytest.mark.parametrize("model", ["tuned-linear", "plain-mlp", "weighted-lightgbm"])
+def test_usual_methods_have_calibrated_probabilities(noisy, model, tmp_path):
+    result = fit_table(noisy, "benign", "f1", positive="0", model=model, folds=0)
+    save(result, tmp_path / "model")
+    p = result.model.probabilities(noisy)
+    assert p.mean() == pytest.approx((noisy["benign"] == 0).mean(), abs=0.05)
+    assert np.array_equal(load(tmp_path / "model").probabilities(noisy), p)
+    with pytest.raises(ValueError, match="--model linear, mlp or lightgbm"):
+        result.model.with_prevalence(0.1)
+
+
+@pytest.mark.parametrize("model", ["linear", "tuned-linear", "lightgbm"])
+def test_several_classes_have_a_probability_each(model, tmp_path):
     wine = load_wine(as_frame=True).frame
-    several = fit_table(wine, "target", "f1", model="linear", folds=0).model
-    with pytest.raises(ValueError, match="a prevalence is for two classes"):
+    several = fit_table(wine, "target", "f1", model=model, folds=0).model
+    with pytest.raises(
+        ValueError, match="a prevalence is the share of a positive class .*got 3 classes"
+    ):
         several.with_prevalence(0.1)
-    trees = fit_table(noisy, "benign", "f1", model="lightgbm", folds=0).model
-    with pytest.raises(ValueError, match="fit one with --model linear"):
-        trees.with_prevalence(0.1)
+    wine.to_csv(tmp_path / "wine.csv", index=False)
+    out = tmp_path / "out.parquet"
+    predict_table(several, tmp_path / "wine.csv", out, probabilities=True)
+    found = pd.read_parquet(out)
+    names = [f"probability: {k}" for k in range(3)]
+    assert list(found)[-3:] == names
+    assert found[names].sum(axis=1).to_numpy() == pytest.approx(1)
+    shares = found[names].mean().to_numpy()
+    assert shares == pytest.approx(
+        wine["target"].value_counts(normalize=True, sort=False), abs=0.03
+    )

@@ -60,6 +60,13 @@ def test_the_result_is_never_worse_than_the_start(kind, from_logits):
     assert len(losses) == 16
 
 
+def test_the_start_loss_and_the_callback_agree_about_logits():
+    start = keras.losses.BinaryCrossentropy(from_logits=True)
+    data = (np.zeros((2, 1)), np.zeros(2))
+    with pytest.raises(ValueError, match="start_loss with from_logits=True and from_logits=False"):
+        RefineCallback("f1", validation_data=data, start_loss=start)
+
+
 def test_the_loss_is_switched_in_compiled_functions_too():
     model, callback, losses, (x, y), (x_valid, y_valid) = fit(
         "column", from_logits=True, rate=0.0, at_epoch=2, epochs=4, cross_entropy=0.3
@@ -71,9 +78,10 @@ def test_the_loss_is_switched_in_compiled_functions_too():
     at = target.averaged_offsets(z_valid.astype(float)[:, None]).item()
     assert callback.start_score == pytest.approx(f1_score(y_valid, z_valid > at))
     metric = AnyLoss("f1", from_logits=True)
-    moved, share = z - at, y_valid.mean()
-    each = np.where(y == 1, np.logaddexp(0, -moved) / share, np.logaddexp(0, moved) / (1 - share))
-    expected = float(metric(y, moved.astype("float32"))) + 0.3 * each.mean() / 2
+    share = y_valid.mean()
+    moved = z + np.log(share / (1 - share))
+    entropy = np.mean(np.logaddexp(0, moved) - y * moved)
+    expected = float(metric(y, (z - at).astype("float32"))) + 0.3 * entropy
     assert losses[2:] == pytest.approx([expected] * 2, rel=1e-4)
     assert callback.share in (0.0, 0.5, 1.0)
 
@@ -108,7 +116,9 @@ def test_weights_count_and_maps_are_refused():
     assert callback.end_score == pytest.approx(f1_score(y, decided, sample_weight=weight))
     maps = keras.Sequential([keras.Input((3, 3, 1)), keras.layers.Conv2D(1, 1)])
     image = np.random.default_rng(0).normal(size=(8, 3, 3, 1)).astype("float32")
-    callback = RefineCallback("f1", validation_data=(image, image > 0), start_loss=start)
+    callback = RefineCallback(
+        "f1", validation_data=(image, image > 0), start_loss=start, from_logits=True
+    )
     maps.compile("sgd", loss=callback.loss)
     with pytest.raises(ValueError, match="shape"):
         maps.fit(image, image > 0, callbacks=[callback], verbose=0)

@@ -50,6 +50,20 @@ def test_options_are_saved(options):
     assert again.reduction == loss.reduction
 
 
+@pytest.mark.parametrize("kind", [AnyLoss, Score])
+def test_a_matrix_of_costs_is_saved(kind):
+    costs = anyloss.cost_matrix(RNG.integers(0, 9, (4, 4)) + 9 * (1 - np.eye(4)))
+    given = kind(costs)
+    again = kind.from_config(json.loads(json.dumps(given.get_config())))
+    assert again.settings == given.settings
+    expected = anyloss.score(CLASSES, P, costs)
+    if kind is Score:
+        again.update_state(CLASSES, P)
+        assert float(again.result()) == pytest.approx(expected, abs=1e-6)
+    else:
+        assert float(again(CLASSES, P)) == pytest.approx(float(given(CLASSES, P)))
+
+
 def test_the_reduction_is_over_samples():
     y, p = LABELS.reshape(5, 6, 4), P.reshape(5, 6, 4)
     given = {"task": "multilabel", "per_sample": True}

@@ -80,6 +80,8 @@ def test_calibrated_probabilities_are_as_good_as_those_of_scikit_learn(cancer):
     reference = CalibratedClassifierCV(plain).fit(X[::2], y[::2])
     brier = [brier_score_loss(y[1::2], x.predict_proba(X[1::2])[:, 1]) for x in (model, reference)]
     assert brier[0] <= brier[1] + 0.005
+    assert np.array_equal(plain.calibrated_proba(X), model.predict_proba(X))
+    assert np.array_equal(plain.estimate_priors(X), model.estimate_priors(X))
     assert model.predict_proba(X).sum(axis=1) == pytest.approx(1)
 
 
@@ -182,9 +184,6 @@ def test_what_is_refused(cancer):
         AnyLossClassifier(
             "precision", constraints="recall >= 0.5", confidence_level=0.9, priors=[0.5, 0.5]
         ).fit(X, y)
-    plain = AnyLossClassifier(repeats=1, max_iter=5).fit(X, y)
-    with pytest.raises(ValueError, match="estimated from calibrated probabilities"):
-        plain.estimate_priors(X)
     with pytest.raises(ValueError, match="rows of one probability per class"):
         estimate_priors([[0.5, 0.6]], [0.5, 0.5])
     certified = AnyLossClassifier(
@@ -262,3 +261,12 @@ def test_shares_are_estimated_alike_before_and_after_they_are_moved(cancer):
     assert (estimate_priors([[0.0, 1.0]], [0.5, 0.5]) >= 1e-7).all()
     with pytest.raises(ValueError, match="max_iter must be at least 1"):
         estimate_priors([[0.5, 0.5]], [0.5, 0.5], max_iter=0)
+
+
+def test_priors_keep_the_order_of_a_cost_matrix():
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1], [400, 200])
+    X = rng.normal(size=(600, 2)) + y[:, None]
+    costs = anyloss.cost_matrix([[0, 1], [5, 0]])
+    model = AnyLossClassifier(costs, repeats=1, max_iter=20, priors=[0.2, 0.8], random_state=0)
+    assert model.fit(X, y).pos_label_ == 1

@@ -192,14 +192,14 @@ def test_wrong_rows_of_several_classes_and_labels():
     p = np.array([[0.1, 0.9, 0.0], [0.5, 0.3, 0.2], [0.2, 0.35, 0.45], [0.05, 0.05, 0.9]])
     colours = Outcome("multiclass", ("colour",), ("blue", "green", "red"))
     y = np.eye(3)[[0, 1, 2, 1]]
-    found = wrong_rows(frame, y, p, colours, ["x"])
+    found = wrong_rows(frame.take, y, p, colours, ["x"])
     assert [(x.row, x.actual, x.predicted, x.value) for x in found] == [
         (4, "green", "red", 0.9), (1, "blue", "green", 0.9), (2, "green", "blue", 0.5)
     ]  # fmt: skip
     labels = Outcome("multilabel", ("sad", "loud"), ("sad", "loud"))
     p = np.array([[0.9, 0.6], [0.2, 0.1], [0.9, 0.9], [0.4, 0.1]])
     y = np.array([[0.0, 0.0], [0.0, 0.0], [1.0, 1.0], [1.0, 1.0]])
-    found = wrong_rows(frame, y, p, labels, ["x"])
+    found = wrong_rows(frame.take, y, p, labels, ["x"])
     assert [(x.row, x.actual, x.predicted, x.value) for x in found] == [
         (1, "not sad", "sad", 0.9), (4, "loud", "not loud", 0.1)
     ]  # fmt: skip

@@ -60,6 +60,20 @@ def test_the_metric_over_prevalences_keeps_recall_and_specificity(fitted):
     assert f"this share is {(tp + fn) / (tp + fn + fp + tn):.3f}" in picture
 
 
+@pytest.mark.parametrize("name", ["linear", "lightgbm"])
+def test_the_moved_threshold_is_that_of_predict(fitted, name, held_out):
+    result, share = fitted[name], planner.MOVED[3]
+    scores = planner.moved_scores(result, anyloss.metric("f1"))
+    rows = held_out(result)
+    moved = result.model.with_prevalence(share)
+    decided = moved.decide(moved.decision_values(rows)) == "yes"
+    y = (rows["left"] == "yes").to_numpy()
+    weight = np.where(y, share / y.mean(), (1 - share) / (1 - y.mean()))
+    expected = metrics.f1_score(y, decided, sample_weight=weight)
+    assert scores[3] == pytest.approx(expected)
+    assert "moved threshold" in planner.over_prevalences(result, anyloss.metric("f1"), "F1")
+
+
 def test_the_slider_shows_another_threshold(browser, fitted, data, tmp_path):
     browser.get(write(fitted["linear"], tmp_path / "report.html").as_uri())
     assert browser.get_log("browser") == []

@@ -22,7 +22,9 @@ import anyloss
 from anyloss.report import curves, render, words, write
 from anyloss.sklearn import AnyLossClassifier
 from anyloss.tabular import Outcome, Reading, fit_table
+from anyloss.tabular.encoder import TableEncoder
 from anyloss.tabular.messages import Message, by_level, information, stop
+from anyloss.tabular.model import TableModel
 from anyloss.tabular.result import Baseline, Importance, Result
 from anyloss.tabular.verdicts import advice
 
@@ -59,12 +61,13 @@ def result():
     found = permutation_importance(model, X_test, y_test, n_repeats=3, random_state=0)
     score, other = (metrics.f1_score(y_test, d) for d in (p > 0.5, other_decisions))
     steps = np.arange(len(model.history_))
+    outcome = Outcome("binary", ("diagnosis",), ("benign", "malignant"))
     return Result(
-        model=model,
+        model=TableModel(TableEncoder(), model, outcome, (), {}),
         model_name="linear",
         metric="f1",
         average="binary",
-        outcome=Outcome("binary", ("diagnosis",), ("benign", "malignant")),
+        outcome=outcome,
         readings=(
             Reading("worst area", "numbers", "unit 'mm2'", 569, 3, 500, "185", "4254", "2019 mm2"),
             Reading("id", "numbers", "", 569, 0, 569, "1", "569", "1", use="only numbers the rows"),

@@ -8,7 +8,7 @@ from sklearn.metrics import matthews_corrcoef
 from anyloss.tabular import fit_table
 from anyloss.tabular.intervals import difference_interval, score_interval
 from anyloss.tabular.scoring import scoring_of
-from anyloss.tabular.splitting import plan_splits
+from anyloss.tabular.splitting import plan_splits, row_keys
 
 MCC = scoring_of("mcc", "binary", 1)
 
@@ -55,12 +55,12 @@ def test_folds_serve_where_one_set_of_test_rows_cannot_be_drawn():
     frame = pd.DataFrame({"x": rng.normal(size=400)})
     years, every = np.repeat([2020.0, 2021.0, 2022.0, 2023.0], 100), np.ones(400, dtype=bool)
     y = (rng.random(400) < 0.4).astype(float)
-    plan = plan_splits(frame, y, every, 0.2, None, 0, "binary", None, years)
+    plan = plan_splits(row_keys(frame), y, every, 0.2, None, 0, "binary", None, years)
     assert plan.crossed
     assert len(plan.splits) == 3
-    plan = plan_splits(frame, y, every, 0.99, 5, 0, "binary", None, None)
+    plan = plan_splits(row_keys(frame), y, every, 0.99, 5, 0, "binary", None, None)
     assert len(plan.splits) == 5
     with pytest.raises(ValueError, match="test_share 0.99 leaves too few training rows"):
-        plan_splits(frame, y, every, 0.99, 0, 0, "binary", None, None)
-    plan = plan_splits(frame, y, every, 0.3, 5, 0, "binary", None, years)
+        plan_splits(row_keys(frame), y, every, 0.99, 0, 0, "binary", None, None)
+    plan = plan_splits(row_keys(frame), y, every, 0.3, 5, 0, "binary", None, years)
     assert "5 folds were wanted" in plan.words

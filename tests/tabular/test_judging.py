@@ -17,7 +17,7 @@ from anyloss.tabular import fit_table, load, save
 from anyloss.tabular.evaluating import predictions
 from anyloss.tabular.preparing import fitted_encoder
 from anyloss.tabular.scoring import scoring_of
-from anyloss.tabular.splitting import plan_splits
+from anyloss.tabular.splitting import plan_splits, row_keys
 from anyloss.tabular.usual import USUAL, UsualClassifier
 
 CANCER = load_breast_cancer(as_frame=True).frame[["mean area", "mean texture", "target"]]
@@ -26,7 +26,7 @@ CANCER = load_breast_cancer(as_frame=True).frame[["mean area", "mean texture", "
 def plan(y, folds=None, groups=None, times=None, task="binary", frame=None, used=None):
     frame = pd.DataFrame({"a": np.arange(len(y))}) if frame is None else frame
     used = np.ones(len(y), dtype=bool) if used is None else used
-    return plan_splits(frame, y, used, 0.2, folds, 0, task, groups, times)
+    return plan_splits(row_keys(frame), y, used, 0.2, folds, 0, task, groups, times)
 
 
 def test_few_rows_of_a_class_are_judged_by_cross_fitting():
@@ -214,7 +214,7 @@ def test_a_recommended_model_is_saved_and_predicts(tmp_path, capsys):
         fit_table(CANCER, "target", model="forest")
     capsys.readouterr()
     assert main(["export", str(tmp_path / "m"), str(tmp_path / "m.onnx")]) == 2
-    assert "fit with --model linear or mlp" in capsys.readouterr().err
+    assert "fit with --model linear, mlp or lightgbm" in capsys.readouterr().err
 
 
 def test_a_comparison_names_the_models_of_fit(tmp_path, capsys):

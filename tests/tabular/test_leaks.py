@@ -42,7 +42,7 @@ def test_copies_of_a_customer_are_found_and_kept_together():
 
 def test_the_rows_of_a_group_are_on_one_side():
     table = prepare_table(copies(), TableOptions(("left",), group="customer"))
-    test, _ = split_rows(table.frame, table.y, 0.25, 0, groups=table.groups)
+    test, _ = split_rows(table.keys, table.y, 0.25, 0, groups=table.groups)
     assert not set(table.groups[test]) & set(table.groups[~test])
     assert test.mean() == pytest.approx(0.25, abs=0.03)
     X, y = table.frame.to_numpy(), table.y[:, None]

@@ -293,3 +293,10 @@ def test_short_rows_are_named_with_the_line(tmp_path):
     ]
     (tmp_path / "a.csv").write_text('a,b\n1,"two\nlines, and a comma"\n2,\n')
     assert read_table(tmp_path / "a.csv").attrs["warnings"] == []
+
+
+def test_half_precision_is_read_as_single_precision():
+    frame = pd.DataFrame({"x": np.array([0.5, np.nan, 2.0], dtype=np.float16)})
+    found, (reading,), _ = read_columns(frame)
+    assert found["x"].dtype == np.float32
+    assert (reading.kind, reading.low, reading.high, reading.gaps) == ("numbers", "0.5", "2", 1)

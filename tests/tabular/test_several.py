@@ -18,7 +18,7 @@ from anyloss.tabular.labels import Outcome, read_labels
 from anyloss.tabular.leaks import single_column_aucs
 from anyloss.tabular.onnx import export
 from anyloss.tabular.scoring import scoring_of
-from anyloss.tabular.splitting import split_rows
+from anyloss.tabular.splitting import row_keys, split_rows
 from anyloss.tabular.trivial import trivial_decisions
 
 AVERAGES = ("macro", "micro", "weighted")
@@ -141,7 +141,7 @@ def test_the_test_rows_keep_all_classes(task):
     y = np.eye(4)[rng.choice(4, 1000, p=[0.6, 0.3, 0.07, 0.03])]
     if task == "multilabel":
         y = np.maximum(y, rng.random((1000, 4)) < [0.3, 0.2, 0.02, 0.01])
-    test, copies = split_rows(frame, y, 0.25, 1, task)
+    test, copies = split_rows(row_keys(frame), y, 0.25, 1, task)
     assert copies == 0
     assert test.mean() == pytest.approx(0.25, abs=0.015)
     assert not set(frame["a"][test]) & set(frame["a"][~test])
@@ -389,7 +389,7 @@ def test_the_way_to_a_file_of_predicted_labels(labels, tmp_path):
         np.testing.assert_allclose(found.iloc[:, 3:], values)
 
 
-@pytest.mark.parametrize("model", ["linear", "mlp"])
+@pytest.mark.parametrize("model", ["linear", "mlp", "lightgbm"])
 @pytest.mark.parametrize("which", ["classes", "labels"])
 def test_an_onnx_graph_decides_as_the_model(which, model, tmp_path):
     onnx, reference = pytest.importorskip("onnx"), pytest.importorskip("onnx.reference")
@@ -410,7 +410,24 @@ def test_an_onnx_graph_decides_as_the_model(which, model, tmp_path):
     assert json.loads(stored["classes"]) == list(result.outcome.classes)
 
 
-def test_auto_takes_the_best_model_of_several_classes():
+def test_the_onnx_graph_of_trees_for_two_classes_that_count_alike(tmp_path):
+    reference = pytest.importorskip("onnx.reference")
+    frame = fruit()[["weight", "colour", "fruit"]]
+    frame["fruit"] = np.where(frame["fruit"] == frame["fruit"][0], "this", "that")
+    result = fit_table(frame, "fruit", model="lightgbm", average="macro", folds=0)
+    export(result.model, tmp_path / "model.onnx")
+    new = frame[:50].drop(columns="fruit")
+    given = {x: new[x].to_numpy(float if x == "weight" else object)[:, None] for x in new}
+    graph = reference.ReferenceEvaluator(str(tmp_path / "model.onnx"))
+    label, values = graph.run(None, given)
+    expected = result.model.decision_values(new)
+    assert expected.shape == (50, 2)
+    np.testing.assert_allclose(values, expected, atol=1e-12)
+    assert label.tolist() == result.model.decide(expected).tolist()
+
+
+def test_auto_is_an_ensemble_for_several_classes():
     result = fit_table(fruit(300), "fruit", folds=0)
-    assert set(result.candidates) == {"linear", "mlp", "lightgbm"}
-    assert result.model_name == max(result.candidates, key=result.candidates.get)
+    assert set(result.candidates) == set(result.weights) == {"linear", "mlp", "lightgbm"}
+    assert result.model_name == "auto"
+    assert sum(result.weights.values()) == pytest.approx(1)

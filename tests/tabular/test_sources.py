@@ -13,6 +13,7 @@ import pytest
 
 from anyloss.cli import main
 from anyloss.tabular import compare_table, fit_table, load, predict_table, read_table, save
+from anyloss.tabular.reading import read_parts
 from anyloss.tabular.readings import read_columns
 
 
@@ -216,3 +217,15 @@ def test_too_many_words_among_numbers_are_refused_with_their_lines(tmp_path):
         "102, 'old' in line 103"
     ):  # fmt: skip
         fit_table(tmp_path / "a.csv", "left")
+
+
+def test_parts_of_a_parquet_file_do_not_hold_the_whole_file(tmp_path):
+    rows, parts = 5_000, 40
+    table = pa.table({f"x{k}": np.random.default_rng(k).normal(size=rows) for k in range(10)})
+    with pa.parquet.ParquetWriter(tmp_path / "a.parquet", table.schema) as file:
+        for _ in range(parts):
+            file.write_table(table)
+    before = pa.total_allocated_bytes()
+    held = [pa.total_allocated_bytes() - before for _ in read_parts(tmp_path / "a.parquet", rows)]
+    assert len(held) == parts
+    assert max(held) < 6 * table.nbytes  # of 40

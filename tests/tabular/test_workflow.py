@@ -39,7 +39,7 @@ from anyloss.tabular.predicting import neutral
 from anyloss.tabular.preparing import prepare_table
 from anyloss.tabular.result import Comparison
 from anyloss.tabular.scoring import scoring_of
-from anyloss.tabular.splitting import split_rows
+from anyloss.tabular.splitting import row_keys, split_rows
 from anyloss.tabular.verdicts import (
     corrected_interval,
     headline,
@@ -226,21 +226,21 @@ def test_the_test_rows_keep_the_classes_and_copies_together():
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"a": rng.integers(0, 600, 1000), "b": "x"})
     y = (rng.random(1000) < 0.1).astype(float)
-    test, copies = split_rows(frame, y, 0.25, seed=1)
+    test, copies = split_rows(row_keys(frame), y, 0.25, seed=1)
     assert copies == 0
     assert not set(frame["a"][test]) & set(frame["a"][~test])
     assert test.mean() == pytest.approx(0.25, abs=0.01)
     assert y[test].mean() == pytest.approx(y.mean(), abs=0.03)
-    assert (split_rows(frame, y, 0.25, seed=1)[0] == test).all()
-    assert (split_rows(frame, y, 0.25, seed=2)[0] != test).any()
+    assert (split_rows(row_keys(frame), y, 0.25, seed=1)[0] == test).all()
+    assert (split_rows(row_keys(frame), y, 0.25, seed=2)[0] != test).any()
     few = frame.assign(a=frame["a"] % 3)  # rows with many copies are split one by one
-    test, copies = split_rows(few, y, 0.25, seed=1)
+    test, copies = split_rows(row_keys(few), y, 0.25, seed=1)
     assert (test.sum(), copies) == (250, 250)
     for share in (0, 1, -0.5, float("nan")):
         with pytest.raises(ValueError, match="between 0 and 1"):
-            split_rows(frame, y, share, seed=0)
+            split_rows(row_keys(frame), y, share, seed=0)
     with pytest.raises(ValueError, match="leaves too few training rows of a class"):
-        split_rows(frame[:40], np.repeat([1.0, 0.0], 20), 0.9, seed=0)
+        split_rows(row_keys(frame[:40]), np.repeat([1.0, 0.0], 20), 0.9, seed=0)
 
 
 def test_the_aucs_of_single_columns():
@@ -348,7 +348,8 @@ def test_what_fitting_a_table_gives(fitted):
     assert fitted.facts == {
         "rows": 400, "positives": int((frame["left"] == "yes").sum()), "columns": 4, "numbers": 3,
         "dates": 0, "texts": 1, "missing": pytest.approx(frame[["age", "visits", "city", "member"]].isna().mean().mean()),
-        "train_rows": 400 - tested, "test_rows": tested, "dropped": ["name"], "folds": 0, "fits": 1,
+        "train_rows": 400 - tested, "fitted_rows": 400 - tested, "test_rows": tested,
+        "compared_rows": tested, "dropped": ["name"], "folds": 0, "fits": 1, "left_out": {},
         "evaluation": f"{tested} random rows that the model has not seen",
     }  # fmt: skip
     assert [x.column for x in fitted.importances][:2] == ["age", "city"]
@@ -686,7 +687,7 @@ def test_metrics_that_a_constant_decision_maximises_are_named(metric, constant):
 # Elsewhere
 
 
-@pytest.mark.parametrize("model", ["linear", "mlp"])
+@pytest.mark.parametrize("model", ["linear", "mlp", "lightgbm"])
 def test_an_onnx_graph_decides_as_the_model(model, fitted, tmp_path):
     reference = pytest.importorskip("onnx.reference")
     frame = customers()
@@ -714,7 +715,9 @@ def test_an_onnx_graph_decides_as_the_model(model, fitted, tmp_path):
 def test_models_that_do_not_become_onnx(fitted, tmp_path):
     pytest.importorskip("onnx")
     trees = SimpleNamespace(classifier=None)
-    with pytest.raises(ValueError, match="can be exported to ONNX: fit with --model linear"):
+    with pytest.raises(
+        ValueError, match="can be exported to ONNX, no ensemble .*fit with --model linear"
+    ):
         export(trees, tmp_path / "model.onnx")
     result = fit_table(
         customers().rename(columns={"age": "decision_value"}).drop(columns="name"),

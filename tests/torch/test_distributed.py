@@ -15,6 +15,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+from anyloss import cost_matrix
 from anyloss.steps import Amplified, Linear
 from anyloss.torch import (
     AnyLoss,
@@ -81,6 +82,15 @@ CASES = {
     "squared classes": ("classes", {"squared": True, "average": "micro"}),
     "sigmoid over classes": ("classes", {"activation": "sigmoid", "weight": True}),
     "thresholds per label": ("labels", {"step": Amplified(10.0), "threshold": [0.2, 0.5, 0.8]}),
+    "costs": ("classes", {"metric": cost_matrix([[0, 1, 4], [1, 0, 1], [9, 2, 0]])}),
+    "costs, weights, cross-entropy": (
+        "classes",
+        {
+            "metric": cost_matrix([[0, 1, 4], [1, 0, 1], [9, 2, 0]]),
+            "cross_entropy": 0.5,
+            "weight": True,
+        },
+    ),
     "counts of one's own": ("labels", {"loss": OwnLoss}),
     "auroc": ("labels", {"loss": AUROCLoss}),
     "average precision": ("column", {"loss": AveragePrecisionLoss, "weight": True}),
@@ -103,6 +113,8 @@ ACCUMULATED = (
     "squared softmax",
     "sigmoid over classes",
     "thresholds per label",
+    "costs",
+    "costs, weights, cross-entropy",
 )
 
 

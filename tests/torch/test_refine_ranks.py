@@ -75,7 +75,7 @@ CASES = {
     "maps": {"per_sample": True},
     "ensemble": {"ensemble": True, "max_norm": 0.1},
     "no valid": {"valid": None},
-    "start": {"start": "balanced", "start_epochs": 4},
+    "start": {"start": "logit-adjusted", "start_epochs": 4},
     "uneven": {},  # the second rank has one batch of validation rows less
 }
 

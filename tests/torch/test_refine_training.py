@@ -55,15 +55,15 @@ def by_hand(epochs, step, after_epoch=lambda k: None):
     x, y = rare()
     model = network().eval()
     at = refine(deepcopy(model), [(x, y)], epochs=0).threshold_
-    each = torch.where(y == 1, 200 / y.sum(), 200 / (400 - y.sum()))
+    shift = torch.log(y.sum() / (400 - y.sum()))
     loss = AnyLoss("f1", memory=0.75)  # the counts of an epoch, which has four batches
     torch.manual_seed(1)
     model.train()
     for k in range(epochs):
         for rows in torch.arange(400).split(100):
-            z = model(x[rows]).squeeze(1) - at
-            entropy = F.binary_cross_entropy_with_logits(z, y[rows], each[rows])
-            step(model, loss(z, y[rows]) + 0.1 * entropy)
+            z = model(x[rows]).squeeze(1)
+            entropy = F.binary_cross_entropy_with_logits(z + shift, y[rows])
+            step(model, loss(z - at, y[rows]) + entropy)
         after_epoch(k)
     return model.state_dict()
 
@@ -228,7 +228,7 @@ def test_a_compiled_model():
 
 
 WRONG = [
-    ({"start": "random"}, "start must be 'cross-entropy' or 'balanced'; got 'random'"),
+    ({"start": "random"}, "start must be 'logit-adjusted' or 'cross-entropy'; got 'random'"),
     ({"cross_entropy": -1}, "cross_entropy must be a number >= 0; got -1"),
     ({"cross_entropy": float("nan")}, "cross_entropy must be a number >= 0; got nan"),
     ({"epochs": 1.5}, "epochs must be an integer of at least 0; got 1.5"),

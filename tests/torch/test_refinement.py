@@ -18,9 +18,9 @@ from anyloss.decisions.search import best_decision, best_offsets
 from anyloss.recipe.target import new_target
 from anyloss.steps import Amplified
 from anyloss.torch import AnyLoss, judge
+from anyloss.torch.recipe import Refinement
 from anyloss.torch.refined import RefinedModule
 from anyloss.torch.refinement import refine
-from anyloss.torch.rows import read_labels
 
 torch.set_num_threads(1)
 quick = partial(refine, start_epochs=8, epochs=4, optimizer=partial(torch.optim.Adam, lr=0.05))
@@ -336,37 +336,51 @@ def test_weight_two_is_the_row_twice_and_weight_zero_no_row(kind):
 
 
 @pytest.mark.parametrize("kind", ["binary", "multiclass", "multilabel"])
-def test_every_class_has_the_same_part_of_the_cross_entropy(kind):
+def test_equal_logits_are_best_for_the_adjusted_cross_entropy_of_rows_that_tell_nothing(kind):
     y = {
         "binary": torch.tensor([1.0, 0, 0, 0, 0]),
         "multiclass": torch.tensor([0, 0, 0, 1, 2]),
         "multilabel": torch.tensor([[1.0, 0], [0, 1], [1, 1], [0, 1], [0, 0]]),
     }[kind]
-    weight, columns = torch.tensor([1.0, 2, 1, 0.5, 3]), {"binary": 1, "multilabel": 2}.get(kind, 4)
-    labels = read_labels(linear(columns), [(torch.zeros(5, 4), y, weight)], AnyLoss("f1"))
-    each = labels.of_class(y, labels.balance()) * labels.full_weight(y, weight)
-    part = labels.class_sums(y, each if kind != "multilabel" else None)
-    if kind == "multilabel":
-        part = torch.stack([(each * (y == k)).sum(0) for k in (0, 1)])
-    total = weight.sum().double()
-    if kind == "multiclass":  # the fourth class is absent
-        torch.testing.assert_close(part[1], total * torch.tensor([1, 1, 1, 0.0]).double() / 3)
+    weight, columns = torch.tensor([1.0, 2, 1, 0.5, 3]), {"binary": 1, "multilabel": 2}.get(kind, 3)
+    batch = (torch.zeros(5, 4), y, weight)
+    core = Refinement(linear(columns), [batch], None, AnyLoss("f1"))
+    z = torch.zeros(5, columns, requires_grad=True)
+    read = core.labels.read(batch)
+    entropy = core.start_loss(True, z.squeeze(1), *read)[0]
+    w = weight / weight.sum()
+    if kind == "multiclass":
+        shares = torch.stack([w[y == k].sum() for k in range(3)])
+        expected = -(shares * shares.log()).sum()
     else:
-        torch.testing.assert_close(part.double(), total.expand_as(part) / 2)
+        shares = (w[:, None] * y.reshape(5, -1)).sum(0)
+        each = -(shares * shares.log() + (1 - shares) * (1 - shares).log())
+        expected = each.sum() / len(each)
+    assert entropy.item() == pytest.approx(expected.item())
+    (slope,) = torch.autograd.grad(entropy, z)
+    torch.testing.assert_close(slope.sum(0), torch.zeros(columns), atol=1e-7, rtol=0)
 
 
-@pytest.mark.parametrize("start", ["cross-entropy", "balanced"])
+def test_an_absent_class_counts_as_the_rarest_one_and_a_constant_label_as_even():
+    y = torch.tensor([0, 0, 0, 1])
+    core = Refinement(linear(3), [(torch.zeros(4, 4), y)], None, AnyLoss("f1"))
+    torch.testing.assert_close(core.log_shares.exp(), torch.tensor([3.0, 1, 1]).double() / 4)
+    y = torch.tensor([[1.0, 1, 0], [1, 0, 0], [1, 0, 0]])
+    core = Refinement(linear(3), [(torch.zeros(3, 4), y)], None, AnyLoss("f1"))
+    torch.testing.assert_close(core.log_shares.exp(), torch.tensor([1, 0.5, 1]).double())
+
+
+@pytest.mark.parametrize("start", ["cross-entropy", "logit-adjusted"])
 def test_the_start_is_cross_entropy_in_place(start):
     x, y = rare()
     module = linear()
     plain = deepcopy(module)
     optimizer = torch.optim.SGD(plain.parameters(), lr=0.5)
-    each = torch.where(y == 1, 200 / y.sum(), 200 / (400 - y.sum()))
-    weight = each if start == "balanced" else torch.ones(400)
+    shift = torch.log(y.sum() / (400 - y.sum())) if start == "logit-adjusted" else 0.0
     for _ in range(3):
-        for rows, labels, w in zip(x.split(150), y.split(150), weight.split(150), strict=True):
+        for rows, labels in zip(x.split(150), y.split(150), strict=True):
             optimizer.zero_grad()
-            F.binary_cross_entropy_with_logits(plain(rows)[:, 0], labels, w).backward()
+            F.binary_cross_entropy_with_logits(plain(rows)[:, 0] + shift, labels).backward()
             optimizer.step()
     batches = list(zip(x.split(150), y.split(150), strict=True))
     sgd = partial(torch.optim.SGD, lr=0.5)
@@ -387,14 +401,16 @@ def test_the_class_shares_are_those_of_all_batches_and_the_history_is_the_soft_s
         optimizer=lambda p: torch.optim.SGD(p, lr=0.05), on_epoch=received.append,
     )  # fmt: skip
     loss, positives = AnyLoss("f1", step=Amplified(7.0), memory=0.5), y.sum()
-    each = torch.where(y == 1, 200 / positives, 200 / (400 - positives))
+    shift = torch.log(positives / (400 - positives))
     optimizer = torch.optim.SGD(hand.parameters(), lr=0.05)
-    for rows, labels, share in zip(x.split(200), y.split(200), each.split(200), strict=True):
+    for rows, labels in zip(x.split(200), y.split(200), strict=True):
         optimizer.zero_grad()
-        z = hand(rows)[:, 0] - at
-        missing = loss(z, labels)  # of the counts so far, half of them kept in each of two batches
+        z = hand(rows)[:, 0]
+        missing = loss(
+            z - at, labels
+        )  # of the counts so far, half of them kept in each of two batches
         scores.append(1 - missing.item())
-        entropy = F.binary_cross_entropy_with_logits(z, labels, share)
+        entropy = F.binary_cross_entropy_with_logits(z + shift, labels)
         (missing + 0.3 * entropy).backward()
         optimizer.step()
     assert refined.share == 0.5
@@ -688,7 +704,7 @@ def test_a_frozen_module_is_refused_and_weights_may_be_arrays():
 
 
 @pytest.mark.parametrize("classes", [2, 3])
-def test_priors_are_weights_that_give_the_classes_these_shares(classes):
+def test_priors_are_weights_of_the_metric_that_give_the_classes_these_shares(classes):
     x, y = rare() if classes == 2 else blobs(400, 3)
     valid = rare(seed=1) if classes == 2 else blobs(400, 3, seed=1)
     priors = [0.6, 0.4] if classes == 2 else [0.1, 0.2, 0.7]
@@ -698,8 +714,9 @@ def test_priors_are_weights_that_give_the_classes_these_shares(classes):
         return torch.tensor(np.array(priors) / seen)[labels.long()].float()
 
     out = 1 if classes == 2 else 3
-    by_weight = quick(linear(out), [(x, y, weights(y))], valid=[(*valid, weights(valid[1]))])
-    by_priors = quick(linear(out), [(x, y)], valid=[valid], priors=priors)
+    bare = partial(quick, cross_entropy=0.0, start="cross-entropy")
+    by_weight = bare(linear(out), [(x, y, weights(y))], valid=[(*valid, weights(valid[1]))])
+    by_priors = bare(linear(out), [(x, y)], valid=[valid], priors=priors)
     assert_same(by_priors, by_weight)
     expected = f1_score(
         valid[1], by_priors.predict(valid[0]), sample_weight=weights(valid[1]),
@@ -707,7 +724,7 @@ def test_priors_are_weights_that_give_the_classes_these_shares(classes):
     )  # fmt: skip
     assert by_priors.end_score == pytest.approx(expected)
     assert by_priors.end_score != pytest.approx(
-        quick(linear(out), [(x, y)], valid=[valid]).end_score
+        bare(linear(out), [(x, y)], valid=[valid]).end_score
     )
 
 

@@ -26,8 +26,9 @@ class Backend(NamedTuple):
     one_hot: Callable[[Array, int], Array]  # such indices and a number C to booleans, C per index
     sum: Callable[[Array, int], Array]  # over one axis, which stays with length 1
     concat: Callable[[list[Array]], Array]  # along the class axis
-    array: Callable[[list[float], Array], Array]  # numbers, with the type of an array
+    array: Callable[[list[Any], Array], Array]  # numbers, nested or not, with the type of an array
     constant: Callable[[Array], Array]  # the same numbers, as a constant for the gradient
+    product: Callable[[Array, Array], Array]  # the class axis times a matrix
     tiny: float
     class_axis: int = -1  # of scores and decisions; counts always have the classes last
     # In place of the function of this name below, where a framework is slow at it.
@@ -51,6 +52,7 @@ NUMPY = Backend(
     concat=lambda parts: np.concatenate(parts, axis=-1),
     array=lambda numbers, like: np.asarray(numbers, like.dtype),
     constant=lambda x: x,
+    product=np.matmul,
     tiny=float(np.finfo(np.float64).tiny),
 )
 

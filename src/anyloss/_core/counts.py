@@ -13,6 +13,7 @@ import numpy as np
 
 from anyloss._core.backend import Array, Backend, mirrored_sigmoid, mirrored_softmax, top
 from anyloss._core.choices import Options
+from anyloss._core.costs import cost_labels
 from anyloss._core.shapes import Layout, Samples
 from anyloss._core.step import Hard, Step, check_step
 
@@ -107,10 +108,20 @@ def count(
         return _soft_label_counts(a, b, given.y, given.weight, total, backend)
     if options.squared and not isinstance(step, Hard):
         return _squared_counts(a, b, given.y, given.weight, total)
+    given = with_costs(given, backend)
     positive, negative = given.y, 1 - given.y
     if given.weight is not None:
         positive, negative = given.weight * positive, given.weight * negative
     return Counts(*map(total, (positive * a, positive * b, negative * a, negative * b)))
+
+
+def with_costs(given: Samples, backend: Backend) -> Samples:
+    """The samples as they are counted: under a matrix of costs with other labels and weights."""
+    costs = given.layout.costs
+    if costs is None:
+        return given
+    y, weight = cost_labels(given.y, given.weight, costs, backend, given.scores)
+    return given._replace(y=y, weight=weight, layout=given.layout._replace(costs=None))
 
 
 def _soft_label_counts(

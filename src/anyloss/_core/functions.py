@@ -18,14 +18,13 @@ from anyloss._core.choices import (
     ZeroDivision,
     make_options,
 )
-from anyloss._core.counts import Counts, count, decisions, pair, shaped_counts
+from anyloss._core.costs import check_cost_options
+from anyloss._core.counts import Counts, count, decisions, pair, shaped_counts, with_costs
 from anyloss._core.documents import documented
 from anyloss._core.gradient import class_derivatives
-from anyloss._core.metric import CostMatrix
 from anyloss._core.per_label import at_threshold
 from anyloss._core.scoring import (
     check_average,
-    check_costs,
     check_finite,
     check_number,
     check_squared,
@@ -148,8 +147,6 @@ def score(
         zero_division=zero_division, reduction=reduction, top_k=top_k, soft_labels=soft_labels,
         ignore_index=ignore_index,
     )  # fmt: skip
-    if chosen.cost_matrix is not None:
-        return _cost_score(chosen.cost_matrix, found, step, options)
     cells = count(found, step, options, NUMPY)
     value = score_counts(
         cells, chosen, found.layout, NUMPY, hard=hard, sample_weight=found.sample_weight,
@@ -208,7 +205,8 @@ def gradient(
         zero_division=zero_division, reduction=reduction, soft_labels=soft_labels,
         ignore_index=ignore_index,
     )  # fmt: skip
-    lay, y, step = found.layout, found.y, at_threshold(step, threshold)
+    found, step = with_costs(found, NUMPY), at_threshold(step, threshold)
+    lay, y = found.layout, found.y
     cells = count(found, step, options, NUMPY)
     score, d_positive, d_negative = class_derivatives(
         cells, chosen, lay, smooth, found.sample_weight
@@ -227,19 +225,6 @@ def gradient(
     return (float(score) if score.ndim == 0 else score), as_scores(g, np.shape(y_score), lay)
 
 
-def _cost_score(costs: CostMatrix, found: Samples, step: Step, options: Options) -> float:
-    """The score of decisions, soft or hard, under the costs of several classes."""
-    lay = found.layout
-    if lay.per_sample or options.top_k > 1:
-        raise ValueError(
-            "a cost matrix is for the one decision of each sample, over all samples; got "
-            f"per_sample={lay.per_sample!r} and top_k={options.top_k!r}"
-        )
-    a, _ = decisions(found.scores, step, lay.task, options.from_logits, NUMPY, lay.activation)
-    y = found.y if found.weight is None else found.y * found.weight
-    return float(costs.saved(np.einsum("snt,snp->tp", y, a)))
-
-
 def _read(
     y_true: Array, y_score: Array, metric: MetricSpec | Metric, smooth: float,
     weight: Array | None, **given: Any,
@@ -249,11 +234,10 @@ def _read(
     check_average(chosen, given["average"])
     check_number("smooth", smooth)
     options = make_options(**given)
+    check_cost_options(chosen, options, smooth)
     if options.squared:
         check_squared(chosen)
-    found = prepare(y_true, y_score, options, weight=weight, own_form=chosen.has_own_form)
-    lay = found.layout
-    check_costs(chosen, lay.task, lay.average, lay.classes)
+    found = prepare(y_true, y_score, options, weight=weight, metric=chosen)
     return chosen, found, options
 
 

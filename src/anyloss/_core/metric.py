@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import wraps
+from functools import cached_property, wraps
 from typing import Any
 
 import numpy as np
@@ -78,11 +79,16 @@ def evaluate(
     return result.value if isinstance(result, Cell) else result
 
 
+def _costs_of_class(tp: Array, fn: Array, fp: Array, tn: Array) -> tuple[Array, Array]:
+    return fp, tp + fn + fp + tn
+
+
 @dataclass(frozen=True)
 class CostMatrix:
     """The costs of several classes above those of correct decisions: rows true, columns predicted.
 
-    It stands in a `Metric` where others have their function, and refuses to be one.
+    It stands in a `Metric` where others have their function of `tp, fn, fp, tn`, and refuses to be
+    one. `anyloss._core.costs` makes the false positives of a class the costs of deciding for it.
 
     >>> CostMatrix(((0.0, 1.0), (5.0, 0.0))).name
     'cost_matrix([[0, 1], [5, 0]])'
@@ -93,10 +99,10 @@ class CostMatrix:
     def __call__(self, tp: Array, fn: Array, fp: Array, tn: Array) -> Array:
         classes = len(self.costs)
         raise ValueError(
-            f"a cost matrix of {classes} classes needs the counts of every true and predicted "
-            "class, and losses and averages have tp, fn, fp and tn of each class against the "
-            "rest. It is for anyloss.score and anyloss.sklearn.TunedDecisionClassifierCV with "
-            "average='auto'; for a loss use the metric 'cost' with fn_cost= and fp_cost="
+            f"a cost matrix of {classes} classes is a function of every true and predicted class, "
+            "not of tp, fn, fp and tn of a class against the rest. It is for "
+            "scores, losses and classifiers of several classes with average='auto'; elsewhere use "
+            "the metric 'cost' with fn_cost= and fp_cost="
         )
 
     @property
@@ -104,6 +110,38 @@ class CostMatrix:
         """The call that makes the metric."""
         rows = (f"[{', '.join(f'{x:g}' for x in row)}]" for row in self.costs)
         return f"cost_matrix([{', '.join(rows)}])"
+
+    @property
+    def class_sums(self) -> ClassSums:
+        """The multiclass form: one minus the costs as a share of the largest possible ones.
+
+        The counts are those of `anyloss._core.costs`: false positives are costs, and the counts of
+        each class sum to the largest possible cost.
+        """
+        return _costs_of_class, lambda cost, most: 1 - len(self.costs) * cost / most
+
+    @cached_property
+    def largest(self) -> list[list[float]]:
+        """The largest cost of each true class, `(C, 1)`, in a unit that makes the largest 1 to 2.
+
+        The unit is a power of two, so that nothing is rounded.
+
+        >>> CostMatrix(((0.0, 1.0, 1.0), (5.0, 0.0, 2.0), (10.0, 1.0, 0.0))).largest
+        [[0.125], [0.625], [1.25]]
+        """
+        shares: list[list[float]] = self._in_unit.max(axis=1, keepdims=True).tolist()
+        return shares
+
+    @cached_property
+    def savings(self) -> list[list[float]]:
+        """How much less than the largest cost of its row each cost is, in the unit of `largest`."""
+        less: list[list[float]] = (np.array(self.largest) - self._in_unit).tolist()
+        return less
+
+    @property
+    def _in_unit(self) -> Array:
+        costs = np.array(self.costs)
+        return costs / 2.0 ** (math.frexp(costs.max())[1] - 1)
 
     def saved(self, decided: Array) -> Array:
         """The score of sums `(..., C, C)` of the samples: rows true, columns predicted.
@@ -190,11 +228,13 @@ class Metric:
     @property
     def has_own_form(self) -> bool:
         """Whether the metric has a form of its own for several classes."""
-        return (
-            self.function in SUMMED_FORMS
-            or self.function in RECALL_MEANS
-            or self.cost_matrix is not None
-        )
+        return self.class_sums is not None or self.function in RECALL_MEANS
+
+    @property
+    def class_sums(self) -> ClassSums | None:
+        """The form for several classes of sums over the classes, if the metric has one."""
+        costs = self.cost_matrix
+        return SUMMED_FORMS.get(self.function) if costs is None else costs.class_sums
 
     @property
     def cost_matrix(self) -> CostMatrix | None:

@@ -19,13 +19,13 @@ from anyloss._core.choices import (
     ZeroDivision,
     make_options,
 )
+from anyloss._core.costs import check_cost_options
 from anyloss._core.counts import check_soft_labels
 from anyloss._core.documents import documented
 from anyloss._core.formula import CELLS
 from anyloss._core.per_label import at_threshold
 from anyloss._core.scoring import (
     check_average,
-    check_counts,
     check_form,
     check_number,
     check_squared,
@@ -145,7 +145,6 @@ def make_settings(
     if params:
         check_names(metric, params)
     chosen = find_metric(metric, **params)
-    check_counts(chosen)
     check_average(chosen, average)
     check_number("smooth", smooth)
     check_number("cross_entropy", cross_entropy)
@@ -173,6 +172,7 @@ def make_settings(
         reduction=reduction, top_k=top_k, soft_labels=soft_labels, ignore_index=ignore_index,
         validate=validate,
     )  # fmt: skip
+    check_cost_options(chosen, options, smooth)
     if squared:
         check_squared(chosen)
     steps = make_steps(step, threshold, thresholds)

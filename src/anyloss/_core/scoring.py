@@ -37,29 +37,6 @@ def check_average(chosen: Metric, average: str | None) -> None:
         )
 
 
-def check_counts(chosen: Metric) -> None:
-    """Refuse a metric that needs more than the counts of each class against the rest."""
-    if chosen.cost_matrix is not None:
-        chosen(tp=1.0, fn=1.0, fp=1.0, tn=1.0)
-
-
-def check_costs(chosen: Metric, task: str, average: str | None, classes: int) -> None:
-    """Refuse a matrix of costs for another number of classes, or with an average."""
-    if chosen.second_is_positive and task == "multiclass" and classes != 2:
-        raise ValueError(
-            f"a cost matrix of 2 classes needs two classes; got {classes}. Pass a row and a column "
-            "for each class"
-        )
-    if chosen.cost_matrix is None:
-        return
-    size = len(chosen.cost_matrix.costs)
-    if task != "multiclass" or average != "multiclass" or classes != size:
-        raise ValueError(
-            f"a cost matrix of {size} classes needs class indices, scores of {size} columns "
-            f"and average='auto'; got a {task} task of {classes} columns and average={average!r}"
-        )
-
-
 @lru_cache(maxsize=256)
 def check_squared(chosen: Metric) -> None:
     """Refuse a metric that squared decisions raise above 1, so that the loss has no lower bound.
@@ -81,7 +58,7 @@ def check_squared(chosen: Metric) -> None:
 
 def check_form(chosen: Metric, form: str) -> None:
     """Refuse the logarithm of a metric that is negative where all decisions are wrong."""
-    if form == "log" and chosen(tp=0.0, fn=1.0, fp=1.0, tn=0.0) < 0:
+    if form == "log" and chosen.cost_matrix is None and chosen(tp=0.0, fn=1.0, fp=1.0, tn=0.0) < 0:
         raise ValueError(
             "form='log' takes the logarithm of the score and needs a metric between 0 and 1; got "
             f"{chosen.name!r}, which is negative where all decisions are wrong"
@@ -137,11 +114,11 @@ def averaged(
     weighted = weighted or lay.class_weights is not None
     scaled = weighted and backend.tiny > NUMPY.tiny and chosen.is_named
     cells = _cells(counts, smooth, scaled, backend, one if derivatives else None)
-    if lay.average == "multiclass" and chosen.function in SUMMED_FORMS:
-        parts, combine = SUMMED_FORMS[chosen.function]
+    if lay.average == "multiclass" and chosen.class_sums is not None:
+        parts, combine = chosen.class_sums
         return Scored(in_form(combine(*(part.sum() for part in parts(*cells))), form), 1.0)
     power = RECALL_MEANS.get(chosen.function, 1) if lay.average == "multiclass" else 1
-    of_class = RECALL if lay.average == "multiclass" and chosen.cost_matrix is None else chosen
+    of_class = RECALL if lay.average == "multiclass" else chosen
     scores, left_out = apply_zero_division(
         of_class, of_class(*cells), cells, counts, lay, power, hard
     )

@@ -26,6 +26,8 @@ from anyloss._core.choices import (
     counted_classes,
     resolve_average,
 )
+from anyloss._core.costs import check_costs
+from anyloss._core.metric import CostMatrix, Metric
 
 
 class Layout(NamedTuple):
@@ -43,6 +45,7 @@ class Layout(NamedTuple):
     form: Form = "linear"  # of the loss
     reduction: Reduction = "mean"  # over the samples
     activation: Activation = "auto"  # "auto" also for what the task has anyway
+    costs: CostMatrix | None = None  # by which labels and weights are counted, see `costs`
 
     @property
     def has_softmax(self) -> bool:
@@ -75,11 +78,11 @@ def layout(
     target_shape: tuple[int, ...],
     integer_target: bool,
     options: Options = Options(),
-    own_form: bool = False,
+    metric: Metric | None = None,
 ) -> Layout:
     """Interpret the shapes; refuse those that have two readings or would need broadcasting.
 
-    `own_form` is whether the metric has a multiclass form of its own.
+    `metric` may have a multiclass form of its own.
 
     >>> layout((8, 3), (8,), integer_target=True)[:4]
     ('multiclass', 'macro', 3, True)
@@ -125,7 +128,10 @@ task='multiclass'
             f"(n, 1, height, width), or (n, ...) with task='binary'; got {shape}"
         )
     by_class = bool(options.of_classes)
+    own_form = metric is not None and metric.has_own_form
     average = resolve_average(options.average, task, classes, own_form, by_class)
+    if metric is not None:
+        check_costs(metric, task, average, classes)
     counted = counted_classes(options, average, 2 if task == "binary" else classes)
     if options.top_k > 1 and (task != "multiclass" or options.top_k > classes):
         raise ValueError(
@@ -136,6 +142,7 @@ task='multiclass'
     return Layout(
         task, average, classes, index_target, axis, per_sample, options.zero_division, counted,
         options.class_weights, options.form, options.reduction, _activation(options, task, classes),
+        None if metric is None else metric.cost_matrix,
     )  # fmt: skip
 
 
@@ -350,7 +357,7 @@ def prepare(
     options: Options,
     *,
     weight: Array | None = None,
-    own_form: bool = False,
+    metric: Metric | None = None,
 ) -> Samples:
     """Check NumPy scores and labels, and bring them to the three axes."""
     scores, labels = np.asarray(y_score), np.asarray(y_true)
@@ -359,7 +366,7 @@ def prepare(
             f"scores and labels must be numbers; got {scores.dtype} scores, {labels.dtype} labels"
         )
     integer = labels.dtype.kind in "iu"
-    lay = layout(scores.shape, labels.shape, integer, options, own_form)
+    lay = layout(scores.shape, labels.shape, integer, options, metric)
     return arrange(
         scores.astype(float),
         labels if lay.index_target else labels.astype(float),

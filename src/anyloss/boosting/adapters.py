@@ -16,7 +16,7 @@ import numpy as np
 
 from anyloss._core.backend import Array
 from anyloss._core.constraints import Constraint, ConstraintSpec, read_constraints
-from anyloss._core.scoring import check_average, check_counts
+from anyloss._core.scoring import check_average
 from anyloss.boosting import several
 from anyloss.boosting.blocks import BlockMetric, BlockObjective, for_labels
 from anyloss.boosting.constrained import MovingMetric
@@ -97,7 +97,6 @@ def check_both(y: Array) -> None:
 
 def check_several(metric: Metric, average: str) -> None:
     """Raise an error for an average that has no single number, or that the metric does not have."""
-    check_counts(metric)
     check_average(metric, average)
     if average in (None, "none", "samples"):
         raise ValueError(
@@ -149,7 +148,8 @@ class EvalMetric:
         self.metric, self.library, self.from_logits = metric, library, from_logits
         self.average, self.y = average, y
         self.two_classes = several.for_two_classes(metric, average)
-        plain = "".join(c if c.isalnum() or c in "_.+-*/()" else "" for c in metric.name)
+        name = metric.name if metric.cost_matrix is None else "cost_matrix"
+        plain = "".join(c if c.isalnum() or c in "_.+-*/()" else "" for c in name)
         self.__name__ = plain if library == "lightgbm" else f"pre@0.5-{plain}"
 
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from numbers import Integral
 from pathlib import Path
@@ -44,11 +45,13 @@ from anyloss.recipe.constrained import (
 from anyloss.recipe.folder import save_folder, unchanged_on_error
 from anyloss.recipe.folds import inner_folds
 from anyloss.recipe.labels import Labels, labels_of, read_target
+from anyloss.recipe.priors import Rule
+from anyloss.recipe.shares import SharesMixin
 from anyloss.recipe.target import new_target, probabilities
 from anyloss.thresholds import best_threshold
 
 
-class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class BoostedClassifier(SharesMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """The base of the three classifiers, which set `library`."""
 
     library: ClassVar[Library]
@@ -69,6 +72,8 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         constraints: ConstraintSpec | None = None,
         confidence_level: float | None = None,
         certify_share: float = 0.2,
+        calibrate: str | None = None,
+        priors: Sequence[float] | None = None,
         **library_parameters: Any,
     ) -> None:
         self.metric = metric
@@ -83,6 +88,8 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.constraints = constraints
         self.confidence_level = confidence_level
         self.certify_share = certify_share
+        self.calibrate = calibrate
+        self.priors = priors
         self._library_parameters = library_parameters
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
@@ -143,6 +150,7 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         metric, step = find_metric(self.metric), step_of(self.scale)
         check_several(metric, self.average)
         promise = self._check_parameters()
+        self._check_shares(promise)
         self._texts = "cat_features" in fit_options or "cat_features" in self._library_parameters
         X = self._check_rows(X, reset=True)
         y = self._check_labels(y, X.shape[0])
@@ -163,6 +171,7 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.certificate_: CertifiedThreshold | None = None
         target = _two_classes(read_target(y, metric, self.average, self.pos_label, weight))
         check_task(promise, target.task)
+        target, weight = self._weigh(target, weight)
         data = TreeData(X, _for_trees(target.labels, target.task), weight)
         self.classes_, self.pos_label_ = target.classes, target.positive
         self.task_, self.average_ = target.task, target.average
@@ -179,7 +188,8 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         several = target.task != "binary"
         goal = Goal(for_two_classes(metric, target.average), step, None, promise.constraints)
         if several:
-            goal = Goal(metric, step, Layout(target.task, target.average, len(target.classes)))
+            columns, costs = len(target.classes), metric.cost_matrix
+            goal = Goal(metric, step, Layout(target.task, target.average, columns, costs=costs))
         plan = self._plan(seed, fit_options, metric)
         refine_rounds = self.refine_rounds
         if refine_rounds is None:
@@ -190,6 +200,9 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             found = self._settle(promise, found, data, tested)
         self.models_ = found
         self.start_score_, self.held_out_score_ = found.start_score, found.held_out_score
+        self._rule = self._fitted_rule = self._rule_of(np.zeros(target.labels.shape[1]))
+        values = found.held_out.reshape(target.labels.shape)
+        self._keep_held_out(values, target.labels, weight, held, seed)
         return self
 
     def _settle(
@@ -206,7 +219,8 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             scores = found.margin(self.library, tested.X)
             result = certified(*held_out, None, labels[:, 0], scores, metric, promise)
             self.certificate_, threshold = result, result.used_threshold
-        return replace(found, offset=found.offset + threshold)
+        held = found.held_out - threshold
+        return replace(found, offset=found.offset + threshold, held_out=held)
 
     @property
     def _trees(self) -> Library:
@@ -280,7 +294,8 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 f"{type(eval_set).__name__}"
             )
         X = self._check_rows(eval_set[0])
-        return TreeData(X, _for_trees(self._labels(eval_set[1], X), self.task_))
+        labels = self._labels(eval_set[1], X)
+        return TreeData(X, _for_trees(labels, self.task_), self._weights_of_priors(labels))
 
     def _labels(self, y: Any, X: Any) -> Array:
         """Labels of 0 and 1 `(rows, columns)`, for the task that was fitted."""
@@ -288,9 +303,30 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         found = labels_of(y, self.classes_, self.task_, self.pos_label_, X.shape[0])
         return found.astype(float)
 
-    def _margin(self, X: Any) -> Array:
+    def _check_fitted(self) -> None:
         check_is_fitted(self)
-        return self.models_.margin(self._trees, self._check_rows(X))
+
+    def _values(self, X: Any) -> Array:
+        """The margins `(rows, columns)`, before they are moved to other priors."""
+        check_is_fitted(self)
+        margin = self.models_.margin(self._trees, self._check_rows(X))
+        return margin.reshape(len(margin), -1)
+
+    def _mean_probabilities(self, values: Array) -> Array:
+        return probabilities(values, self.task_)
+
+    def _as_scores(self, values: Array) -> Array:
+        return values
+
+    def _rule_of(self, offsets: Array) -> Rule:
+        return Rule(offsets=offsets)
+
+    @property
+    def class_offsets_(self) -> Array:
+        """What is subtracted from the margins for other priors: one number per column."""
+        offsets: Array | None = self._rule.offsets
+        assert offsets is not None
+        return offsets
 
     def decision_function(self, X: Any) -> Array:
         """The margins.
@@ -299,7 +335,8 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         column per label, above 0 for those that are predicted. Several classes: one column per
         class, of which the highest is predicted.
         """
-        margin = self._margin(X)
+        margin = self._decide(X)
+        margin = margin[:, 0] if self.task_ == "binary" else margin
         flipped = self.task_ == "binary" and self.pos_label_ != self.classes_[1]
         return -margin if flipped else margin
 
@@ -315,11 +352,14 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self.classes_[second.astype(int)]
 
     def predict_proba(self, X: Any) -> Array:
-        """Probabilities that agree with `predict`, one column per class; they are not calibrated.
+        """Probabilities that agree with `predict`, one column per class, or calibrated ones.
 
         Two classes and several labels: the sigmoid of the margin, and 0.5 decides. Several classes:
-        the softmax of the margins, and the highest is predicted.
+        the softmax of the margins, and the highest is predicted. They are calibrated if the
+        classifier has `calibrate=`; `calibrated_proba` always is.
         """
+        if self.calibrate is not None:
+            return self.calibrated_proba(X)
         margin = self.decision_function(X)
         if self.task_ == "binary":
             margin = np.column_stack([-margin, margin])
@@ -333,14 +373,15 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """The metric of the predictions for `X`."""
-        check_is_fitted(self)
-        X = self._check_rows(X)
-        labels, margin = self._labels(y, X), self.models_.margin(self._trees, X)
-        weight = None if sample_weight is None else _check_sample_weight(sample_weight, X)
+        margin = self._decide(X)
+        labels = self._labels(y, margin)
+        if sample_weight is not None:
+            sample_weight = _check_sample_weight(sample_weight, margin)
+        weight = self._weights_of_score(labels, sample_weight)
         metric = find_metric(self.metric)
         if self.task_ == "binary":
             metric = for_two_classes(metric, self.average_)
-            return hard_score(margin, labels[:, 0], metric, weight)
+            return hard_score(margin[:, 0], labels[:, 0], metric, weight)
         return new_target(labels, metric, self.task_, self.average_, weight).score(margin)
 
     def save(self, path: Path | str) -> None:

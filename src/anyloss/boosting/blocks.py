@@ -6,8 +6,9 @@ tree. The counts of the first tree come from the labels and start margins, if th
 depends on CatBoost's order of evaluation (as of version 1.2), so the order is checked: an objective
 that has not seen the training set since the last tree raises an error.
 
-The rows of several classes or labels are passed one by one. CatBoost has no start margins for
-several labels.
+The rows of several classes or labels are passed one by one. Their derivatives are computed together
+when the training set is evaluated, and found again by the margins, labels and weight of the row.
+CatBoost has no start margins for several labels.
 """
 
 from __future__ import annotations
@@ -89,6 +90,7 @@ class BlockObjective(BlockMetric):
 
     counts: Counts
     of_columns: several.ColumnDerivatives  # of several classes or labels
+    of_rows: dict[tuple[bytes, bytes, float], tuple[list[float], list[float]]]
 
     def __init__(
         self, metric: Metric, step: Step, average: str, y: Array | None, margin: Array | float,
@@ -113,7 +115,11 @@ class BlockObjective(BlockMetric):
             self.moving.check_columns(z)
             labels, lay = several.as_columns(y, z, self.metric, self.average)
             self.counts, self.layout = several.soft_counts(z, labels, lay, self.step, weight), lay
-            self.of_columns = several.scaled_derivatives(self.counts, self.metric, lay)
+            weight = np.ones(len(y)) if weight is None else weight
+            n = float(weight.sum())
+            self.of_columns = several.scaled_derivatives(self.counts, self.metric, lay, n)
+            keys = [_key(*row) for row in zip(z, y, weight.tolist(), strict=True)]
+            self.of_rows = dict(zip(keys, self.derivatives_of(z, y, weight), strict=True))
         self.rows, self.shown = len(y), 0
         self.fresh = True  # no block since then
 
@@ -152,14 +158,22 @@ class BlockObjective(BlockMetric):
                 "the objective needs the labels of the training set for several classes or labels: "
                 "pass objective(..., y_true=y)"
             )
-        z = np.asarray(approxes, dtype=float)[None]
-        y = np.asarray(target, dtype=float)[None]
-        if y.ndim == 1:
-            y = (y[:, None] == np.arange(z.shape[1])).astype(float)
-        gradient, curvature = several.per_row(
-            z, y, self.layout, self.step, np.array([weight]), self.of_columns
-        )
-        return (-gradient[0]).tolist(), np.diag(-curvature[0]).tolist()
+        z, y = np.asarray(approxes, dtype=float), np.asarray(target, dtype=float)
+        row = self.of_rows.get(_key(z, y, weight))
+        if row is None:  # start margins and weights, which CatBoost rounds to 32 bits
+            (row,) = self.derivatives_of(z[None], y[None], np.array([weight]))
+        gradient, curvature = row
+        zeros = [0.0] * len(curvature)
+        return gradient, [[*zeros[:k], x, *zeros[k + 1 :]] for k, x in enumerate(curvature)]
+
+    def derivatives_of(
+        self, z: Array, y: Array, weight: Array
+    ) -> list[tuple[list[float], list[float]]]:
+        """Minus gradient and minus curvature of each of some rows of several columns."""
+        assert self.layout is not None
+        labels = y if y.ndim == 2 else (y[:, None] == np.arange(z.shape[1])).astype(float)
+        both = several.per_row(z, labels, self.layout, self.step, weight, self.of_columns)
+        return list(zip(*((-x).tolist() for x in both), strict=True))
 
     def show(self, rows: int) -> None:
         """Count the rows that were passed since the training set was evaluated."""
@@ -170,6 +184,15 @@ class BlockObjective(BlockMetric):
                 "the objective has not seen the training set since the last tree; pass the same "
                 f"object as eval_metric, with the settings {SETTINGS}"
             )
+
+
+def _key(z: Array, y: Array, weight: float) -> tuple[bytes, bytes, float]:
+    """By what the derivatives of a row are found again."""
+    return (
+        np.ascontiguousarray(z, dtype=float).tobytes(),
+        np.asarray(y, dtype=float).tobytes(),
+        weight,
+    )
 
 
 def _start(y: Array, margin: Array | float) -> Array:

@@ -33,6 +33,13 @@ Args:
     confidence_level (float, optional): the confidence with which the constraints shall hold on new
         data, such as 0.95. Some of the rows are then set apart to certify the fitted model.
     certify_share (float): the share of the rows that is set apart, at random. Default: 0.2.
+    calibrate (str, optional): how `predict_proba` is calibrated on held-out rows: by Platt's
+        `"sigmoid"`, by `"isotonic"` regression, or by the one with the lower Brier score on rows it
+        was not fitted to (`"auto"`). None, the default, does not calibrate it; then
+        `calibrated_proba` is calibrated as by `"auto"`.
+    priors (sequence of float, optional): the shares of `classes_` where the classifier will be
+        used, if they are not those of the training rows. The rows are weighted to these shares,
+        also those of `score`. A fitted classifier is moved by `with_priors`.
     **library_parameters (Any): the parameters of `{parameters}`, except its objective.
 
 Attributes:
@@ -45,9 +52,14 @@ Attributes:
     certificate_ (CertifiedThreshold or None): with a confidence level, what is certified. Its
         `threshold` is None if nothing could be certified. Thresholds are margins, above those that
         satisfy the constraints on held-out rows.
+    class_offsets_ (array): what is subtracted from the margins for other priors.
+    calibration_method_ (str): how `calibrated_proba` is calibrated.
+    class_shares_ (array or None): the class shares that decisions and calibrated probabilities are
+        for; None for several labels.
     start_score_ (float): the held-out metric of the log-loss models. The threshold was tuned on
         the same rows, so it is optimistic.
-    held_out_score_ (float): the held-out metric after refinement, on the same rows.
+    held_out_score_ (float): the held-out metric after refinement, on the same rows. After
+        `with_priors` they are weighted to the new shares.
     feature_importances_ (array): the share of each column in the gain of all trees.
     n_features_in_ (int): the number of columns.
     feature_names_in_ (array): their names, if `X` was a data frame.
@@ -84,7 +96,8 @@ class LGBMAnyLossClassifier(BoostedClassifier):
     labels per row (a matrix of 0 and 1; each label has models of its own, which are not refined).
     Rows may be anything that `LGBMClassifier` accepts: data frames with categories, sparse
     matrices, missing values. `predict_proba` is centred so that 0.5 is the decision (for several
-    classes: the highest); it is not calibrated.
+    classes: the highest); with `calibrate="auto"` it gives calibrated probabilities instead, and
+    the decisions stay the same.
 
     Examples:
         >>> from sklearn.datasets import load_breast_cancer

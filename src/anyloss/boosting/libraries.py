@@ -22,6 +22,7 @@ from anyloss._core.shapes import Layout
 from anyloss.boosting.adapters import eval_metric, objective, require
 from anyloss.boosting.blocks import SETTINGS
 from anyloss.metrics import Metric
+from anyloss.recipe import deadlines
 from anyloss.steps import Step
 
 
@@ -148,9 +149,12 @@ class LightGBM:
         if valid is not None:
             options["eval_X"], options["eval_y"] = valid.X, valid.y
             options["eval_init_score"] = _listed(valid.margin)
+            options["eval_sample_weight"] = _listed(valid.weight)
             if plan.patience is not None:
                 stop = lightgbm.early_stopping(plan.patience, verbose=False)
                 options["callbacks"] = [*options.get("callbacks", []), stop]
+        if deadlines.is_limited():
+            options["callbacks"] = [*options.get("callbacks", []), lambda _: deadlines.report()]
         model = lightgbm.LGBMClassifier(**parameters)
         model.fit(data.X, data.y, sample_weight=data.weight, init_score=data.margin, **options)
         return model.booster_
@@ -167,6 +171,17 @@ class LightGBM:
 
     def load(self, path: Path, parameters: dict[str, Any]) -> Any:
         return require(self.name).Booster(model_file=path)
+
+
+def _every_round(xgboost: Any) -> Any:
+    """A callback of XGBoost that keeps the limit of time."""
+
+    class Report(xgboost.callback.TrainingCallback):  # type: ignore[misc]
+        def after_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
+            deadlines.report()
+            return False
+
+    return Report()
 
 
 class XGBoost:
@@ -198,10 +213,12 @@ class XGBoost:
             parameters["early_stopping_rounds"] = plan.patience
             options["eval_set"] = [(valid.X, valid.y)]
             options["base_margin_eval_set"] = _listed(valid.margin)
+            options["sample_weight_eval_set"] = _listed(valid.weight)
+        if deadlines.is_limited():
+            parameters["callbacks"] = [*(parameters.get("callbacks") or []), _every_round(xgboost)]
         model = xgboost.XGBClassifier(**parameters)
-        return model.fit(
-            data.X, data.y, sample_weight=data.weight, base_margin=data.margin, **options
-        )
+        model.fit(data.X, data.y, sample_weight=data.weight, base_margin=data.margin, **options)
+        return model.set_params(callbacks=plan.parameters.get("callbacks"))
 
     def margin(self, model: Any, X: Any) -> Array:
         return model.predict(X, output_margin=True).astype(float)

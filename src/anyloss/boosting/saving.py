@@ -14,10 +14,12 @@ from anyloss.boosting.libraries import Library
 from anyloss.boosting.trees import TreeEnsemble
 from anyloss.recipe.constrained import certificate_from_json, certificate_to_json
 from anyloss.recipe.folder import (
+    ARRAYS,
     Writer,
+    array_writer,
     labels_from_json,
     labels_to_json,
-    load_description,
+    load_model,
     metric_from_json,
     metric_to_json,
 )
@@ -31,6 +33,7 @@ def parts_of(model: Any) -> tuple[dict[str, Any], dict[str, Writer]]:
         key: parameters.to_json(key, x) for key, x in given.items() if key not in missing
     }
     positive = model.pos_label_
+    shares, arrays = model._shares_to_save()
     description = {
         "parameters": {
             **parameters_given,
@@ -38,6 +41,7 @@ def parts_of(model: Any) -> tuple[dict[str, Any], dict[str, Writer]]:
             "constraints": model._check_parameters().texts,
         },
         "certificate": certificate_to_json(model.certificate_),
+        "shares": shares,
         "classes": labels_to_json(model.classes_),
         "positive": None if positive is None else int((model.classes_ == positive).argmax()),
         "task": {"name": model.task_, "average": model.average_},
@@ -52,7 +56,7 @@ def parts_of(model: Any) -> tuple[dict[str, Any], dict[str, Writer]]:
             "texts": model._texts,
         },
     }
-    files: dict[str, Writer] = {}
+    files: dict[str, Writer] = {ARRAYS: array_writer(arrays)}
     for kind, members in _kinds(found).items():
         for k, member in enumerate(members):
             for end, x in _files(member, model.task_, model.library.suffix).items():
@@ -80,7 +84,7 @@ def _constants(members: list[Any], task: str) -> list[Any]:
 
 def read(kind: Any, path: Path | str) -> Any:
     """Read a classifier of a class from a folder."""
-    stored = load_description(path, kind.__name__)
+    stored, arrays = load_model(path, kind.__name__)
     try:
         stored["parameters"]["metric"] = metric_from_json(stored["parameters"]["metric"])
         model = kind(**stored["parameters"])
@@ -100,6 +104,7 @@ def read(kind: Any, path: Path | str) -> Any:
         names, model.n_features_in_ = stored["columns"]["names"], stored["columns"]["count"]
         model._texts = stored["columns"]["texts"]
         model.certificate_ = certificate_from_json(stored["certificate"])
+        model._shares_from_saved(stored["shares"], arrays)
     except (KeyError, TypeError, IndexError) as error:
         raise ValueError(f"{path} is not a complete model folder: {error!r}") from None
     model.start_score_, model.held_out_score_ = scores

@@ -21,6 +21,7 @@ import numpy as np
 
 from anyloss._core.backend import NUMPY, Array
 from anyloss._core.choices import resolve_average
+from anyloss._core.costs import check_costs
 from anyloss._core.counts import Counts, decisions, pair
 from anyloss._core.functions import back_to_scores
 from anyloss._core.gradient import sample_derivatives
@@ -28,7 +29,7 @@ from anyloss._core.shapes import Layout
 from anyloss.boosting.core import LEAST, MOST
 from anyloss.metrics import Metric
 from anyloss.metrics import metric as find_metric
-from anyloss.recipe.target import Target
+from anyloss.recipe.target import Target, counted_labels
 from anyloss.steps import Step, Uniform
 
 
@@ -58,8 +59,9 @@ def as_columns(y: Array, margin: Array, metric: Metric, average: str) -> tuple[A
                 f"margins, with no NaN; got {np.unique(y)[:5].tolist()}"
             )
         y = (y[:, None] == np.arange(columns)).astype(float)
-    own_form = metric.has_own_form
-    return y, Layout(task, resolve_average(average, task, columns, own_form), columns)
+    found = resolve_average(average, task, columns, metric.has_own_form)
+    check_costs(metric, task, found, columns)
+    return y, Layout(task, found, columns, costs=metric.cost_matrix)
 
 
 def for_two_classes(metric: Metric, average: str | None) -> Metric:
@@ -123,6 +125,7 @@ def soft_counts(
     array([[[0.5, 0.5]]])
     """
     a, b = decisions(margin, step, lay.task, True, NUMPY)
+    y, weight = _counted(y, weight, lay)
     positive, negative = y, 1 - y
     if weight is not None:
         positive, negative = weight[:, None] * positive, weight[:, None] * negative
@@ -130,20 +133,27 @@ def soft_counts(
     return Counts(*(x.sum(axis=0)[None, None] for x in parts))
 
 
-def scaled_derivatives(counts: Counts, metric: Metric, lay: Layout) -> ColumnDerivatives:
+def _counted(y: Array, weight: Array | None, lay: Layout) -> tuple[Array, Array | None]:
+    """Labels and weights as they are counted."""
+    if lay.costs is None:
+        return y, weight
+    labels, factor = counted_labels(y, lay)
+    return labels, factor if weight is None else factor * weight
+
+
+def scaled_derivatives(counts: Counts, metric: Metric, lay: Layout, n: float) -> ColumnDerivatives:
     """The derivatives of the averaged metric in the unit of `n (1 - metric)`.
 
     >>> from anyloss import metric
     >>> counts = Counts(*(np.full((1, 1, 2), x) for x in (80.0, 20.0, 20.0, 880.0)))
-    >>> found = scaled_derivatives(counts, metric("f1"), Layout("multilabel", "macro", 2))
+    >>> found = scaled_derivatives(counts, metric("f1"), Layout("multilabel", "macro", 2), 1000)
     >>> found.d_positive.tolist(), found.d_negative.tolist(), found.mean.tolist()
     ([3.0, 3.0], [-2.0, -2.0], [2.1, 2.1])
     """
     _, *both = sample_derivatives(counts, metric, lay)
     positives, negatives = counts.tp + counts.fn, counts.fp + counts.tn
-    n = positives + negatives
     d_positive, d_negative = (np.clip(n * x, -MOST, MOST).reshape(-1) for x in both)
-    share = (positives / n).reshape(-1)
+    share = (positives / (positives + negatives)).reshape(-1)
     mean = share * np.abs(d_positive) + (1 - share) * np.abs(d_negative)
     return ColumnDerivatives(d_positive, d_negative, mean)
 
@@ -153,6 +163,7 @@ def per_row(
     scaled: ColumnDerivatives,
 ) -> tuple[Array, Array]:  # fmt: skip
     """Gradient and curvature `(rows, columns)` of some of the rows."""
+    y, weight = _counted(y, weight, lay)
     worth = y * (scaled.d_positive - scaled.d_negative) + scaled.d_negative
     gradient = -back_to_scores(worth, margin, step, lay, True)
     if lay.task == "multiclass":
@@ -176,5 +187,6 @@ def gradient_and_curvature(
     >>> g.tolist(), h.tolist()
     ([[-0.25, 0.25], [0.25, -0.25]], [[0.125, 0.125], [0.125, 0.125]])
     """
-    scaled = scaled_derivatives(soft_counts(margin, y, lay, step, weight), metric, lay)
+    n = float(len(y) if weight is None else weight.sum())
+    scaled = scaled_derivatives(soft_counts(margin, y, lay, step, weight), metric, lay, n)
     return per_row(margin, y, lay, step, weight, scaled)

@@ -25,12 +25,14 @@ from anyloss.boosting.core import hard_score, soft_score
 from anyloss.boosting.libraries import Goal, Library, Plan, TreeData, take
 from anyloss.decisions.labels import logit
 from anyloss.decisions.search import best_decision
+from anyloss.recipe import deadlines
 from anyloss.recipe.skeleton import HeldOutScores, refine_members
 from anyloss.recipe.target import Target, probabilities
 from anyloss.thresholds import nearest_threshold
 
 GRID, ZOOMS = 33, 3
 LEAST_SHARE_OF_BEST = 0.9  # of the score at the exact threshold
+START_SHARE = 0.7  # of the time of all rounds, for a limit of time
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,8 @@ class TreeEnsemble:
     """Models by log-loss, their refinements, the offset, and the share of the refinement.
 
     `start_score` is the metric of the started models on the rows that each did not see,
-    `held_out_score` that of the models as they predict, and `held_out` their margins there. Several
+    `held_out_score` that of the models as they predict, and `held_out` their margins there (none in
+    a model that was read from a folder). Several
     classes and labels have an offset for each column, and a model of all rows in `whole`.
     """
 
@@ -49,7 +52,7 @@ class TreeEnsemble:
     start_score: float
     held_out_score: float
     whole: list[Any] = field(default_factory=list)
-    held_out: Array | None = None
+    held_out: Array = field(default_factory=lambda: np.empty(0))
 
     def margin(self, library: Library, X: Any) -> Array:
         """The margins: above 0 for the positive class and for a label, highest for a class."""
@@ -102,8 +105,10 @@ def start(
     with_whole: bool = False,
 ) -> StartedTrees:  # fmt: skip
     """The first stage of the recipe, which any number of metrics can share."""
-    parts = (take(data, np.flatnonzero(~own)) for own in held)
-    models = [library.train(part, plan, valid, None) for part in parts]
+    models = []
+    for own in held:
+        models.append(library.train(take(data, np.flatnonzero(~own)), plan, valid, None))
+        deadlines.report(START_SHARE * len(models) / len(held))
     margins = _held_out(library, models, data.X, held)
     whole = [library.train(data, plan, valid, None)] if with_whole else []
     return StartedTrees(library, data, held, plan, valid, models, margins, whole)
@@ -149,6 +154,8 @@ class _TreeMembers:
             part = take(data, np.flatnonzero(~own))
             known = valid and valid._replace(margin=library.margin(model, valid.X) - self.offset)
             self.refined.append(library.train(part, further, known, self.goal))
+            share = len(self.refined) / len(started.models)
+            deadlines.report(START_SHARE + (1 - START_SHARE) * share)
         self.gain = _held_out(library, self.refined, data.X, started.held)
 
     def mixed(self, share: float) -> Array:

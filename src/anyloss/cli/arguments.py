@@ -139,6 +139,17 @@ def add_force(command: argparse.ArgumentParser) -> None:
     )
 
 
+def add_costs(command: argparse.ArgumentParser, default: str) -> None:
+    """Declare the costs of errors."""
+    for name, error in (("fn", "false negative"), ("fp", "false positive")):
+        command.add_argument(
+            f"--{name}-cost",
+            metavar="COST",
+            help=f"What a {error} costs: a column with the cost of each row, or a number. With "
+            f"both costs each row is decided by its least expected cost. Default: {default}.",
+        )
+
+
 def add_folds(command: argparse.ArgumentParser, repeats: int, rows: int, of: str) -> None:
     """Declare the arguments of a comparison over repeated folds, with these defaults."""
     command.add_argument("--folds", type=int, default=5, help="The number of folds. Default: 5.")

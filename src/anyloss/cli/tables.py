@@ -15,6 +15,7 @@ from anyloss.cli.arguments import (
     FILE,
     NETWORK,
     add_command,
+    add_costs,
     add_folds,
     add_force,
     add_format,
@@ -38,10 +39,18 @@ def add_fit(commands: Any) -> None:
     fit.add_argument(
         "--model",
         default="auto",
-        help=f"The model: linear, {NETWORK}, lightgbm, or auto for the best of them on held-out "
-        "training rows. Also a usual method, as 'anyloss compare' names it: plain-, tuned- or "
-        "weighted- before linear, mlp or lightgbm (cross-entropy; with a tuned decision; with "
-        "class weights), or smote-linear. Default: auto.",
+        help=f"The model: linear, {NETWORK}, lightgbm, or auto for an ensemble of them, "
+        "whose weights rest on held-out training rows. Also a usual method, as 'anyloss compare' "
+        "names it: plain-, tuned- or weighted- before linear, mlp or lightgbm (cross-entropy; with "
+        "a tuned decision; with class weights), or smote-linear. Default: auto.",
+    )
+    fit.add_argument(
+        "--time-limit",
+        type=float,
+        metavar="SECONDS",
+        help="With --model auto, the seconds for training all models; the evaluation comes on top. "
+        "Members that would not end in time are left out, and further ones are added as long as "
+        "there is time. Default: no limit, and no further members.",
     )
     fit.add_argument(
         "--test-share",
@@ -88,6 +97,14 @@ def add_fit(commands: Any) -> None:
         metavar="SHARE",
         help="The share of rows that certify, with --confidence-level. Default: 0.2.",
     )
+    add_costs(fit, "costs are not known")
+    fit.add_argument(
+        "--stream",
+        action=argparse.BooleanOptionalAction,
+        help="Whether to read a Parquet file in parts instead of holding it in memory. The score "
+        "rests on all test rows; the model is fitted to a weighted sample of 100,000 training "
+        "rows. Default: with more than 50 million cells (rows times columns).",
+    )
     fit.add_argument(
         "--log-dir",
         type=Path,
@@ -100,8 +117,8 @@ def _fit(given: argparse.Namespace) -> None:
     options = {
         "model": given.model, "test_share": given.test_share, "constraints": given.constraint,
         "confidence_level": given.confidence_level, "certify_share": given.certify_share,
-        "show_rows": not given.no_rows,
-        "folds": given.folds,
+        "show_rows": not given.no_rows, "fn_cost": given.fn_cost, "fp_cost": given.fp_cost,
+        "folds": given.folds, "time_limit": given.time_limit, "stream": given.stream,
     }  # fmt: skip
     _run_fit(given, {**table_options(given), **options}, given.log_dir)
 
@@ -157,7 +174,10 @@ def _print_result(result: Any, out: Path) -> None:
     rarer = "" if result.settings["positive_named"] else " (the rarer class)"
     low, high = result.interval
     for name, value in result.candidates.items():
-        print(f"candidate {name}: {value:.4f} on held-out training rows")
+        weight = f", weight {result.weights[name]:.2f}" if result.weights else ""
+        print(f"candidate {name}: {value:.4f} on held-out training rows{weight}")
+    for name, why in result.facts["left_out"].items():
+        print(f"left out {name}: {why}")
     print(f"model: {result.model_name}")
     outcome, average = result.outcome, ""
     if outcome.task == "binary":
@@ -173,6 +193,7 @@ def _print_result(result: Any, out: Path) -> None:
     print(f"the score rests on {result.facts['evaluation']}")
     print(f"on the training rows: {result.train_score:.4f}")
     _print_promise(result)
+    _print_costs(result)
     _print_classes(result)
     print("baselines on the same rows (difference: model minus baseline):")
     for each in result.baselines:
@@ -194,6 +215,15 @@ def _print_promise(result: Any) -> None:
     print(promise_in_words(result.model.classifier))
     for text, value, holds in constraint_scores(result):
         print(f"  {text} on the test rows: {value:.4f} ({'holds' if holds else 'violated'})")
+
+
+def _print_costs(result: Any) -> None:
+    """Print what the test rows cost, if costs are known."""
+    for name, found in result.costs.items():
+        print(
+            f"{name}: the errors cost {found.total:,.2f}, {found.per_1000:,.2f} per 1,000 rows, "
+            f"savings {found.savings:.4f}"
+        )
 
 
 def _print_classes(result: Any) -> None:
@@ -234,9 +264,16 @@ def add_predict(commands: Any) -> None:
         type=float,
         metavar="SHARE",
         help="The share of positive rows in this file, if it is not that of the training rows: the "
-        "threshold that is best there is used. For two classes, and linear models or networks. "
-        "Default: that of the training rows.",
+        "threshold that is best there is used. For two classes, and models that are trained for "
+        "the metric. Default: that of the training rows.",
     )
+    predict.add_argument(
+        "--probabilities",
+        action="store_true",
+        help="Write calibrated probabilities too, in the column 'probability' (of several classes "
+        "or labels one for each). Default: no.",
+    )
+    add_costs(predict, "those of the fit")
     add_force(predict)
     add_format(predict)
 
@@ -245,12 +282,15 @@ def _predict(given: argparse.Namespace) -> None:
     from anyloss._core.outputs import check_new, check_output
     from anyloss.tabular import load, predict_table
     from anyloss.tabular.promises import promise_in_words
+    from anyloss.tabular.row_costs import read_costs
 
     check_output(given.out, (".csv", ".parquet"))
     check_new(given.out, given.force)
     model, warnings = load(given.model), dict[str, list[str]]()
     if given.prevalence is not None:
         model = model.with_prevalence(given.prevalence)
+    if (costs := read_costs(given.fn_cost, given.fp_cost)) is not None:
+        model = model.with_costs(costs)
 
     def keep(text: str) -> None:  # a warning may occur in each part of the file
         warnings.setdefault(text.split(" (")[0], []).append(text)
@@ -258,7 +298,8 @@ def _predict(given: argparse.Namespace) -> None:
     with _counter("rows") as on_rows:
         rows = predict_table(
             model, given.data, given.out, id_column=given.id, allow_drift=given.allow_drift,
-            on_rows=on_rows, on_warning=keep, **format_options(given),
+            probabilities=given.probabilities, on_rows=on_rows, on_warning=keep,
+            **format_options(given),
         )  # fmt: skip
     print_messages(
         first + (f", and in {len(more)} more parts of the file" if more else "")
@@ -352,8 +393,8 @@ def _demo(given: argparse.Namespace) -> None:
 def add_export(commands: Any) -> None:
     """Declare `anyloss export`."""
     text = """Convert a model folder to ONNX. The model becomes one graph, from the columns of the
-    table to the label and the decision value. Linear models and networks can be exported. The
-    command needs the package onnx."""
+    table to the label and the decision value. Single models that are trained for the metric can be
+    exported: linear models, networks and LightGBM. The command needs the package onnx."""
     export = add_command(commands, "export", _export, text)
     add_model_folder(export)
     export.add_argument("out", type=Path, help="The output: .onnx.")

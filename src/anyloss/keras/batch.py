@@ -33,6 +33,14 @@ def _sin(x: Array) -> Array:
     return ops.sin(x)
 
 
+def _product(x: Array, matrix: Array) -> Array:
+    if keras.backend.backend() == "jax":
+        import jax.numpy
+
+        return jax.numpy.matmul(x, matrix, precision="highest")
+    return x @ matrix  # `ops.matmul` would convert double to single precision
+
+
 def _mirrored_sigmoid() -> Callable[[Array], tuple[Array, Array]] | None:
     if keras.backend.backend() != "torch":
         return None
@@ -59,6 +67,7 @@ def _backend(dtype: str) -> Backend:
         concat=lambda parts: ops.concatenate(parts, axis=-1),
         array=lambda numbers, like: ops.convert_to_tensor(numbers, dtype_of(like)),
         constant=ops.stop_gradient,
+        product=_product,
         tiny=float(np.finfo(dtype).tiny),
         mirrored_sigmoid=_mirrored_sigmoid(),
     )
@@ -170,7 +179,7 @@ def _layout(target: Shape, shape: Shape, settings: Settings) -> Layout:
     if known[-1] == 1 and labels == known[:-1]:
         labels = known
     options = settings.options._replace(class_axis=-1)
-    return layout(known, labels, True, options, settings.metric.has_own_form)
+    return layout(known, labels, True, options, settings.metric)
 
 
 def _filled(shape: Shape, other: Shape) -> tuple[int, ...]:

@@ -32,7 +32,7 @@ class RefineCallback(keras.callbacks.Callback):  # type: ignore[misc]
         from_logits (bool): whether the model returns logits, not probabilities. Default: False.
         average (str): how several classes or labels are combined, as in `AnyLoss`.
         step (Step, optional): the step of the soft decisions. Default: `Uniform()`.
-        cross_entropy (float): the factor of the cross-entropy. Default: 0.1.
+        cross_entropy (float): the factor of the logit-adjusted cross-entropy. Default: 1.
 
     Raises:
         ValueError: if an option, a shape or a label is not valid.
@@ -50,7 +50,7 @@ class RefineCallback(keras.callbacks.Callback):  # type: ignore[misc]
     def __init__(
         self, metric: MetricSpec | Metric = "f1", *, validation_data: tuple[Array, ...],
         start_loss: keras.losses.Loss, at_epoch: int = 0, from_logits: bool = False,
-        average: str | None = "auto", step: Step | None = None, cross_entropy: float = 0.1,
+        average: str | None = "auto", step: Step | None = None, cross_entropy: float = 1.0,
     ) -> None:  # fmt: skip
         super().__init__()
         self.x, *self.labels = validation_data

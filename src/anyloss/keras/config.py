@@ -13,9 +13,10 @@ from anyloss._core.constraints import ConstraintSpec
 from anyloss._core.formula import Formula
 from anyloss._core.options import SharedSettings, check_names, make_settings
 from anyloss._core.step import STEPS, Step
-from anyloss.metrics import Metric, MetricSpec
+from anyloss.metrics import Metric, MetricSpec, cost_matrix
 from anyloss.metrics import metric as find_metric
 
+deserialize = keras.saving.deserialize_keras_object
 register = keras.saving.register_keras_serializable(package="anyloss")
 
 # The conventions of Keras: probabilities, and the classes in the last axis.
@@ -53,9 +54,7 @@ class Configured:
     def arguments_config(self) -> dict[str, Any]:
         """The arguments as text and numbers; a function must be registered with Keras."""
         chosen = self.settings.metric
-        named = isinstance(chosen.function, Formula) or chosen.is_named
-        spec = chosen.name if named else keras.saving.serialize_keras_object(chosen.function)
-        config = {"metric": spec, **chosen.params, **self._arguments}
+        config = {"metric": _spec(chosen), **chosen.params, **self._arguments}
         if (step := config.get("step")) is not None:
             config["step"] = {"class_name": type(step).__name__, "config": asdict(step)}
         return config
@@ -67,11 +66,21 @@ class Configured:
     def from_config(cls, config: dict[str, Any]) -> Self:
         """A loss or a metric from its saved arguments."""
         config = dict(config)
-        if isinstance(config.get("metric"), dict):
-            config["metric"] = keras.saving.deserialize_keras_object(config["metric"])
+        if isinstance(spec := config.get("metric"), dict):
+            costs = spec.get("cost_matrix")
+            config["metric"] = cost_matrix(costs) if costs else deserialize(spec)
         if isinstance(config.get("step"), dict):
             config["step"] = _step(**config["step"])
         return cls(**config)
+
+
+def _spec(chosen: Metric) -> Any:
+    """A metric as text; a matrix of costs as numbers; a function as Keras saves it."""
+    if chosen.cost_matrix is not None:
+        return {"cost_matrix": [list(row) for row in chosen.cost_matrix.costs]}
+    if isinstance(chosen.function, Formula) or chosen.is_named:
+        return chosen.name
+    return keras.saving.serialize_keras_object(chosen.function)
 
 
 def _plain(value: Any) -> Any:

@@ -15,6 +15,7 @@ from anyloss._core.shapes import prepare
 from anyloss.keras.loss import AnyLoss
 from anyloss.metrics import Metric, MetricSpec
 from anyloss.metrics import metric as find_metric
+from anyloss.recipe.priors import log_shares
 from anyloss.recipe.selection import Candidate, Selection
 from anyloss.recipe.target import Target, new_target
 from anyloss.steps import Step
@@ -48,11 +49,11 @@ def tried(
 
 
 class Refined(NamedTuple):
-    """What the loss for a metric needs: the task, a threshold and weights that balance classes."""
+    """What the loss for a metric needs: the task, a threshold and the log shares of the classes."""
 
     task: str
     threshold: Array
-    balance: Array  # (2, classes): of negative and of positive labels
+    log_shares: Array
 
 
 def read_target(
@@ -64,28 +65,33 @@ def read_target(
     if p.shape[1:] == (1,):
         p, y = p[:, 0], y.reshape(len(y))
     w = None if weight is None else np.asarray(weight, dtype=float)
-    found = prepare(y, p, Options(average=average), weight=w, own_form=chosen.has_own_form)
+    found = prepare(y, p, Options(average=average), weight=w, metric=chosen)
     if p.ndim > 2:
         raise ValueError(f"predictions must have the shape (n,), (n, 1) or (n, C); got {p.shape}")
     return new_target(found.y[0], chosen, found.layout.task, found.layout.average, w)
 
 
 def refined_from(target: Target, threshold: Array) -> Refined:
-    """The weights are those that give every class of the target the same part."""
-    task, sums = target.layout.task, np.stack([1 - target.y, target.y]).swapaxes(1, 2)
-    sums = sums @ target.weight
-    parts = (sums[1] > 0).sum() if task == "multiclass" else 2
-    return Refined(task, threshold, target.weight.sum() / parts / np.where(sums > 0, sums, 1.0))
+    """The task and the shares of the classes are those of the target."""
+    sums = np.stack([1 - target.y, target.y]).swapaxes(1, 2) @ target.weight
+    return Refined(target.layout.task, threshold, log_shares(sums, target.layout.task))
 
 
 class SwitchedLoss(keras.losses.Loss):  # type: ignore[misc]
-    """A start loss; once `refined` is set, `1 - metric` plus a balanced cross-entropy."""
+    """A start loss; once `refined` is set, `1 - metric` plus a cross-entropy."""
 
     def __init__(
         self, start_loss: keras.losses.Loss, metric: MetricSpec | Metric, *, step: Step | None,
         average: str | None, from_logits: bool, cross_entropy: float,
     ) -> None:  # fmt: skip
         super().__init__(name="loss")
+        given = getattr(start_loss, "from_logits", from_logits)
+        if given != from_logits:
+            raise ValueError(
+                "start_loss and the callback must agree whether the model returns logits; got "
+                f"start_loss with from_logits={given} and from_logits={from_logits}. Pass the same "
+                "to both"
+            )
         self.start_loss, self.from_logits, self.factor = start_loss, from_logits, cross_entropy
         self.metric_loss = AnyLoss(metric, step=step, average=average, from_logits=True)
         self.refined: Refined | None = None
@@ -93,22 +99,21 @@ class SwitchedLoss(keras.losses.Loss):  # type: ignore[misc]
     def __call__(self, y_true: Array, y_pred: Array, sample_weight: Array | None = None) -> Array:
         if self.refined is None:
             return self.start_loss(y_true, y_pred, sample_weight)
-        task, threshold, _ = self.refined
+        task = self.refined.task
+        threshold, shares = (ops.cast(x, "float32") for x in self.refined[1:])
         z = ops.cast(y_pred if self.from_logits else as_logits(y_pred, task), "float32")
-        z = z - ops.cast(threshold, "float32")
-        loss = self.metric_loss(y_true, z, sample_weight)
-        return loss + self.factor * self._entropy(y_true, z, sample_weight)
+        loss = self.metric_loss(y_true, z - threshold, sample_weight)
+        return loss + self.factor * self._entropy(y_true, z + shares, sample_weight)
 
     def _entropy(self, y_true: Array, z: Array, weight: Array | None) -> Array:
-        """The mean cross-entropy, in which all classes weigh alike."""
+        """The mean cross-entropy."""
         assert self.refined is not None
-        negative, positive = (ops.cast(x, "float32") for x in self.refined.balance)
         if self.refined.task == "multiclass":
             y = ops.cast(ops.reshape(y_true, (-1, 1)), "int32")
-            rows = -ops.take_along_axis(ops.log_softmax(z), y, axis=1) * ops.take(positive, y)
+            rows = -ops.take_along_axis(ops.log_softmax(z), y, axis=1)
         else:
             y = ops.reshape(ops.cast(y_true, "float32"), ops.shape(z))
-            rows = y * positive * ops.softplus(-z) + (1 - y) * negative * ops.softplus(z)
+            rows = y * ops.softplus(-z) + (1 - y) * ops.softplus(z)
         rows = ops.mean(ops.reshape(rows, (ops.shape(z)[0], -1)), axis=1)
         w = (
             ops.ones_like(rows)

@@ -59,10 +59,8 @@ class Calibration(NamedTuple):
         }
 
 
-def calibration_from_arrays(method: str | None, arrays: dict[str, Array]) -> Calibration | None:
+def calibration_from_arrays(method: str, arrays: dict[str, Array]) -> Calibration:
     """The inverse of `Calibration.to_arrays`, which takes its arrays out of the dictionary."""
-    if method is None:
-        return None
     columns: list[Column] = []
     while (name := f"calibration{len(columns)}") + ".values" in arrays:
         columns.append(Column(*(arrays.pop(f"{name}.{x}") for x in Column._fields)))

@@ -45,11 +45,16 @@ def save_model(
     path: Path | str, kind: str, description: dict[str, Any], arrays: dict[str, Array]
 ) -> None:
     """Write a model folder of arrays."""
+    save_folder(path, kind, description, {ARRAYS: array_writer(arrays)})
+
+
+def array_writer(arrays: Mapping[str, Array]) -> Writer:
+    """What writes arrays to a file."""
     from safetensors.numpy import save
 
     whole = {key: np.ascontiguousarray(value) for key, value in arrays.items()}
     # Written by Python, so that a full disk is an OSError.
-    save_folder(path, kind, description, {ARRAYS: lambda file: file.write_bytes(save(whole))})
+    return lambda file: file.write_bytes(save(whole))
 
 
 def save_folder(

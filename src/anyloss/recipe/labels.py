@@ -9,7 +9,7 @@ from scipy.sparse import issparse
 
 from anyloss._core.backend import Array
 from anyloss._core.choices import resolve_average
-from anyloss._core.scoring import check_costs
+from anyloss._core.costs import check_costs
 from anyloss.metrics import Metric, MetricSpec
 from anyloss.metrics import metric as find_metric
 from anyloss.recipe.target import check_known, positive_class

@@ -11,6 +11,7 @@ from scipy.optimize import minimize
 from anyloss._core.backend import Array
 from anyloss._core.constraints import Constraint, ConstraintSpec, read_constraints
 from anyloss.metrics import Metric, MetricSpec
+from anyloss.recipe import deadlines
 from anyloss.recipe.constrained import Promise, centred, check_task
 from anyloss.recipe.features import Centred, read_features
 from anyloss.recipe.folds import inner_folds
@@ -29,6 +30,7 @@ from anyloss.thresholds import best_threshold, nearest_threshold
 REFINE_RATE, REFINE_RATE_OF_NETWORKS, REFINE_PENALTY = 0.1, 0.03, 2e-4
 TASKS = ("binary", "multilabel", "multiclass")
 START_RATE, START_STEPS, CHECK_EVERY = 0.02, 200, 10  # of networks
+START_SHARE = 0.4  # of the time of a network, for a limit of time
 
 OnStep = Callable[[str, int, int, float], None]  # the stage, the step, the last step, the value
 
@@ -308,6 +310,7 @@ def _logistic(started: Started) -> Layers:
         ) -> tuple[float, Array]:
             both = flat.reshape(x.shape[1] + 1, -1)
             coef, z = both[:-1], x @ both[:-1] + both[-1]
+            deadlines.report()
             value = w @ cross_entropy(z, y, task) + (coef**2).sum() / 2
             error = w[:, None] * (probabilities(z, task) - y)
             slope = np.concatenate([x.T @ error + coef, error.sum(axis=0, keepdims=True)])
@@ -335,6 +338,7 @@ def train_cross_entropy(
     best, at, kept = np.full(len(held), np.inf), np.zeros(len(held)), [x.copy() for x in layers]
     values = None
     for k in range(steps + 1):
+        deadlines.report(START_SHARE * k / max(steps, 1))
         values = forward(layers, X, values)
         if k % CHECK_EVERY == 0 or k == steps:
             loss = (judge * cross_entropy(values[-1], y, task)).sum(axis=1)
@@ -369,6 +373,7 @@ def _refine(members: _NumpyMembers) -> tuple[Layers, Array, Array]:
     best, best_step, kept = -np.inf, 0, layers
     values = None
     for k in range(steps + 1):
+        deadlines.report(START_SHARE + (1 - START_SHARE) * k / max(steps, 1))
         values = forward(layers, X, values)
         if k % CHECK_EVERY == 0 or k == steps:
             decisions = decision_values(values[-1], started.task, members.judge)

@@ -62,6 +62,29 @@ def factors(priors: Array, shares: Array) -> Array:
     return np.asarray(priors / np.where(shares > 0, shares, 1.0))
 
 
+def log_shares(sums: Array, task: str) -> Array:
+    """The log share of each class, or the log odds of each label: what frequencies add to logits.
+
+    The cross-entropy of logits plus this leaves the frequencies out of the logits (A. K. Menon et
+    al., "Long-tail learning via logit adjustment", ICLR 2021; "balanced softmax" of J. Ren et al.,
+    NeurIPS 2020). `sums` `(2, classes)` are the weights of the rows without and with each class. An
+    absent class counts as the rarest one, and a label that all rows or none have gets 0.
+
+    >>> log_shares(np.array([[1.0, 3.0], [3.0, 1.0]]), "multiclass").round(3).tolist()
+    [-0.288, -1.386]
+    >>> log_shares(np.array([[1.0, 4.0], [3.0, 0.0]]), "multilabel").round(3).tolist()
+    [1.099, 0.0]
+    """
+    present = sums > 0
+    logs = np.log(np.where(present, sums, 1.0))
+    if task == "multiclass":
+        rarest = logs[1][present[1]].min()
+        found: Array = np.where(present[1], logs[1], rarest) - np.log(sums[1].sum())
+        return found
+    odds: Array = np.where(present.all(axis=0), logs[1] - logs[0], 0.0)
+    return odds
+
+
 def refuse_labels(task: str) -> None:
     """Refuse several labels per row, which have no shares that sum to 1."""
     if task == "multilabel":
@@ -169,43 +192,69 @@ def shares_of(classes: Array, weight: Array) -> Array:
 
 
 class Rule(NamedTuple):
-    """How decision values become decisions: a threshold, or a factor per class."""
+    """How values become decisions: by a threshold in -1 .. 1, a factor per class, or offsets.
+
+    The first two are for decision values of networks, the offsets for margins.
+    """
 
     threshold: float = 0.0
     factors: Array | None = None
+    offsets: Array | None = None
 
     def __call__(self, values: Array) -> Array:
-        """Decision values whose decision is at 0, or at the highest class."""
+        """Values whose decision is at 0, or at the highest class."""
+        if self.offsets is not None:
+            return np.asarray(values - self.offsets)
         if self.factors is None:
             return centred(values, self.threshold)
         found = values * self.factors
         return np.asarray(found / found.sum(axis=1, keepdims=True))
 
+    @property
+    def at(self) -> float:
+        """The value of two classes at which the decision changes."""
+        return self.threshold if self.offsets is None else float(self.offsets[0])
 
-def best_rule(
-    rows: HeldOut, priors: Array, old: Rule, metric: MetricSpec | Metric, task: str,
-    average: str | None,
+    def to_json(self) -> dict[str, Any]:
+        """The rule as it is saved."""
+        return {
+            k: x.tolist() if isinstance(x, np.ndarray) else x for k, x in self._asdict().items()
+        }
+
+
+def rule_from_json(stored: dict[str, Any]) -> Rule:
+    """The inverse of `Rule.to_json`.
+
+    >>> rule_from_json(Rule(offsets=np.array([0.5])).to_json())
+    Rule(threshold=0.0, factors=None, offsets=array([0.5]))
+    """
+    factors, offsets = stored["factors"], stored["offsets"]
+    return Rule(
+        stored["threshold"],
+        None if factors is None else np.array(factors),
+        None if offsets is None else np.array(offsets),
+    )
+
+
+def best_offsets(
+    rows: HeldOut, priors: Array, metric: MetricSpec | Metric, task: str, average: str | None,
     positive: int | None, constraints: tuple[Constraint, ...] = (),
-) -> Rule:  # fmt: skip
-    """The rule for the shares of the priors.
+) -> Array | None:  # fmt: skip
+    """What to subtract from the scores of rows so that the metric is best for the priors.
 
-    It is the mean of the best rules of resampled rows, which varies less than the best one of all
-    rows. With constraints, it is the best threshold that satisfies them. For the shares of the rows
-    themselves it is the old one.
+    It is the mean of the best offsets of resampled rows, which varies less than the best ones of
+    all rows. With constraints, it is the best threshold that satisfies them. For the shares of the
+    rows themselves it is None: what the fit has chosen.
     """
     classes = by_class(rows.labels, task, positive)
     shares = shares_of(classes, rows.weight)
     if np.allclose(priors, shares, rtol=0, atol=1e-9):
-        return old
+        return None
     weight = rows.weight * (classes @ factors(priors, shares))
     weight = weight * (len(weight) / weight.sum())
     if constraints:
         found = best_threshold(
             rows.labels[:, 0], rows.values[:, 0], metric, constraints=constraints, weight=weight
         )
-        return Rule(found.threshold)
-    target = new_target(rows.labels, metric, task, average, weight)
-    if task == "binary":
-        return Rule(float(target.averaged_offsets(rows.values)[0]))
-    logs = np.log(np.maximum(rows.values, 1e-12))
-    return Rule(0.0, np.exp(-target.averaged_offsets(logs)))
+        return np.array([found.threshold])
+    return new_target(rows.labels, metric, task, average, weight).averaged_offsets(rows.values)

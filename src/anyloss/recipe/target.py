@@ -15,11 +15,12 @@ from scipy.special import expit
 from anyloss._core.backend import NUMPY, Array, softmax_back
 from anyloss._core.choices import resolve_average
 from anyloss._core.constraints import Constraint
+from anyloss._core.costs import cost_labels
 from anyloss._core.counts import Counts, counts_of_sums
 from anyloss._core.functions import score
 from anyloss._core.gradient import sample_derivatives
 from anyloss._core.lagrangian import lagrangian, moved
-from anyloss._core.scoring import check_average, check_counts
+from anyloss._core.scoring import check_average
 from anyloss._core.shapes import Layout
 from anyloss.decisions.search import best_decision, best_offsets
 from anyloss.metrics import Metric, MetricSpec
@@ -202,7 +203,6 @@ def new_target(
     y = np.asarray(y, dtype=float)
     y = y.reshape(len(y), -1)
     chosen = find_metric(metric)
-    check_counts(chosen)
     check_average(chosen, average)
     average = resolve_average(average, task, y.shape[1], chosen.has_own_form)
     if average in (None, "samples"):
@@ -212,7 +212,8 @@ def new_target(
             "'weighted'"
         )
     weight = np.ones(len(y)) if weight is None else np.asarray(weight, dtype=float)
-    return Target(y, weight, chosen, Layout(task, average, y.shape[1]), constraints)
+    lay = Layout(task, average, y.shape[1], costs=chosen.cost_matrix)
+    return Target(y, weight, chosen, lay, constraints)
 
 
 def positive_class(
@@ -288,14 +289,25 @@ def cross_entropy(z: Array, y: Array, task: str) -> Array:
     return (np.logaddexp(0.0, z) - y * z).sum(axis=-1)
 
 
+def counted_labels(y: Array, lay: Layout) -> tuple[Array, Array]:
+    """The labels `(samples, classes)` as they are counted, and factors `(samples,)` of the weights.
+
+    They are the labels and ones, except under a matrix of costs.
+    """
+    if lay.costs is None:
+        return y, np.ones(len(y))
+    labels, factor = cost_labels(y, None, lay.costs, NUMPY, y)
+    return labels, factor[:, 0]
+
+
 def soft_metric(target: Target, weight: Array) -> Callable[[Array], tuple[Array, Array]]:
     """A function of logits: the soft score of each member, and its gradient by the logits.
 
     The soft decision is the probability itself. `weight` has the axes `(members, samples)`. Under
     constraints it is the Lagrangian, whose multipliers, those of each member, move with each call.
     """
-    task, y = target.layout.task, target.y
-    weight = np.asfortranarray(weight)[..., None]  # in memory as `forward` lays out its logits
+    task, (y, worth) = target.layout.task, counted_labels(target.y, target.layout)
+    weight = np.asfortranarray(weight * worth)[..., None]  # as `forward` lays out its logits
     positives = np.einsum("mnk,nc->mc", weight, y)[:, None]
     total = np.broadcast_to(weight.sum(axis=1, keepdims=True), positives.shape)
     required = target.constraints

@@ -17,7 +17,6 @@ from markupsafe import Markup
 
 from anyloss._core.backend import Array
 from anyloss._core.counts import Counts
-from anyloss.baselines.splits import MODELS
 from anyloss.metrics import Metric
 from anyloss.report.curves import against_threshold
 from anyloss.report.drawing import Axis, Plot
@@ -28,6 +27,7 @@ from anyloss.tabular.result import Result
 from anyloss.thresholds import sweep
 
 MOST_THRESHOLDS = 80
+MOVED = np.array([0.002, 0.005, 0.01, 0.02, 0.05, *np.arange(0.1, 0.95, 0.1), 0.95, 0.98])
 SCRIPT = (files("anyloss.report") / "templates" / "planner.js").read_text(encoding="utf-8")
 HASH = f"sha256-{b64encode(sha256(SCRIPT.encode()).digest()).decode()}"
 
@@ -51,9 +51,7 @@ def plan(y: Array, p: Array, metric: Metric, thresholds: Array, seed: int = 0) -
     >>> found.counts.tp.tolist(), found.scores.tolist()
     ([1.0], [0.5])
     """
-    _, cells = sweep(y, p, np.ones(len(p)))
-    at = np.searchsorted(np.unique(p), thresholds, side="right")  # values that are not above
-    counts = Counts(*(x[at] for x in cells))
+    counts = _counts_at(y, p, thresholds)
     rng, scores, ends = np.random.default_rng(seed), _scores(metric, counts), []
     for each in zip(*counts, strict=True):
         drawn = rng.multinomial(len(y), np.array(each) / len(y), DRAWS).T.astype(float)
@@ -63,6 +61,13 @@ def plan(y: Array, p: Array, metric: Metric, thresholds: Array, seed: int = 0) -
 
 def _scores(metric: Metric, counts: Counts) -> Array:
     return np.broadcast_to(np.asarray(metric(*counts), dtype=float), counts.tp.shape)
+
+
+def _counts_at(y: Array, p: Array, thresholds: Array) -> Counts:
+    """The counts of decisions above each threshold."""
+    _, cells = sweep(y, p, np.ones(len(p)))
+    at = np.searchsorted(np.unique(p), thresholds, side="right")  # values that are not above
+    return Counts(*(x[at] for x in cells))
 
 
 def section(result: Result, metric: Metric, title: str) -> dict[str, Any]:
@@ -89,7 +94,7 @@ def section(result: Result, metric: Metric, title: str) -> dict[str, Any]:
         "script": Markup(SCRIPT),
         "steps": len(found.thresholds) - 1,
         "start": data["start"],
-        "movable": result.model_name in MODELS and result.certificate is None,
+        "movable": _movable(result),
         "prevalences": over_prevalences(result, metric, title),
     }
 
@@ -105,29 +110,54 @@ def _finite(value: float) -> float | None:
     return round(float(value), 6) if np.isfinite(value) else None
 
 
-def over_prevalences(result: Result, metric: Metric, title: str) -> Markup:
-    """The metric of the same decisions, if another share of the rows were positive.
+def _movable(result: Result) -> bool:
+    """Whether `predict --prevalence` can move the threshold of the model."""
+    return result.certificate is None and hasattr(result.model.classifier, "with_priors")
 
-    Recall and specificity stay as they are, because only the shares of the classes change.
+
+def over_prevalences(result: Result, metric: Metric, title: str) -> Markup:
+    """The metric if another share of the rows were positive, at the threshold and at moved ones.
+
+    Recall and specificity of a threshold stay as they are, because only the shares of the classes
+    change.
     """
     tp, fn, fp, tn = map(float, result.counts)
     if not tp + fn or not fp + tn:
         return Markup("")
-    shares = np.concatenate([[0.001, 0.002, 0.005], np.linspace(0.01, 0.99, 99)])
-    recall, specificity = tp / (tp + fn), tn / (fp + tn)
-    rows = tp + fn + fp + tn
-    positives, negatives = rows * shares, rows * (1 - shares)
-    tp_there, tn_there = positives * recall, negatives * specificity
-    counts = Counts(tp_there, positives - tp_there, negatives - tn_there, tn_there)
-    scores, here = _scores(metric, counts), (tp + fn) / rows
+    shares, here = np.concatenate([[0.001, 0.002, 0.005], np.linspace(0.01, 0.99, 99)]), tp + fn
+    scores, here = scores_at(result.counts, shares, metric), here / (tp + fn + fp + tn)
+    moved = moved_scores(result, metric) if _movable(result) else np.empty(0)
     plot = Plot(
         f"{title} by the share of positive rows",
         f"In the test rows this share is {number(here)}, and the score is {number(result.score)}.",
         Axis("share of positive rows"),
-        Axis.of_scores(title, [*scores, result.score]),
+        Axis.of_scores(title, [*scores, *moved, result.score]),
     )
     finite = np.isfinite(scores)
     plot.guide((here, plot.y.low), (here, plot.y.high))
-    plot.line(shares[finite], scores[finite], "first")
+    plot.line(shares[finite], scores[finite], "first", legend="same threshold" * bool(len(moved)))
+    if finite := np.isfinite(moved).tolist():
+        plot.line(MOVED[finite], moved[finite], "second", legend="moved threshold")
     plot.chosen(here, result.score, f"{number(result.score)} in the test rows")
     return plot.markup()
+
+
+def scores_at(counts: Counts, shares: Array, metric: Metric) -> Array:
+    """The metric of decisions with these counts, of one threshold or of one for each share.
+
+    >>> import anyloss
+    >>> scores_at(Counts(8.0, 2.0, 10.0, 80.0), np.array([0.1, 0.5]), anyloss.metric("precision"))
+    array([0.44444444, 0.87804878])
+    """
+    tp, fn, fp, tn = counts
+    rows = tp + fn + fp + tn
+    positives, negatives = rows * shares, rows * (1 - shares)
+    tp_there, tn_there = positives * tp / (tp + fn), negatives * tn / (fp + tn)
+    return _scores(metric, Counts(tp_there, positives - tp_there, negatives - tn_there, tn_there))
+
+
+def moved_scores(result: Result, metric: Metric) -> Array:
+    """The metric at the shares `MOVED`, each with the threshold of `predict --prevalence`."""
+    classifier = result.model.classifier
+    thresholds = np.array([classifier.threshold_for([1 - share, share]) for share in MOVED])
+    return scores_at(_counts_at(result.y_test, result.p_test, thresholds), MOVED, metric)

@@ -38,16 +38,17 @@ from anyloss.recipe.folds import thinned
 from anyloss.recipe.labels import labels_of, read_target
 from anyloss.recipe.networks import Layers, forward
 from anyloss.recipe.numpy_models import Started, finish, start
+from anyloss.recipe.priors import Rule
+from anyloss.recipe.shares import DecisionShares
 from anyloss.recipe.target import decision_values, new_target
 from anyloss.sklearn import saving
 from anyloss.sklearn.checks import check_average_of, check_integers
-from anyloss.sklearn.shares import SharesMixin
 from anyloss.thresholds import best_threshold
 
 KIND = "AnyLossClassifier"
 
 
-class AnyLossClassifier(SharesMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class AnyLossClassifier(DecisionShares, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A linear model or a network that is trained for a metric of the confusion matrix.
 
     It starts from cross-entropy with the best threshold for the metric, refines this start for
@@ -97,7 +98,8 @@ class AnyLossClassifier(SharesMixin, ClassifierMixin, BaseEstimator):  # type: i
         certify_share (float): the share of the rows that is set apart, at random. Default: 0.2.
         calibrate (str, optional): how `predict_proba` is calibrated on held-out rows: by Platt's
             `"sigmoid"`, by `"isotonic"` regression, or by the one with the lower Brier score on
-            rows it was not fitted to (`"auto"`). None, the default, does not calibrate.
+            rows it was not fitted to (`"auto"`). None, the default, does not calibrate it; then
+            `calibrated_proba` is calibrated as by `"auto"`.
         priors (sequence of float, optional): the shares of `classes_` where the classifier will be
             used, if they are not those of the training rows. The rows are weighted to these shares,
             also those of `score`. A fitted classifier is moved by `with_priors`.
@@ -120,7 +122,7 @@ class AnyLossClassifier(SharesMixin, ClassifierMixin, BaseEstimator):  # type: i
             constraints or other priors, before it is moved to 0; otherwise 0.
         class_factors_ (array or None): what the values of several classes are multiplied by for
             other priors.
-        calibration_method_ (str or None): how the probabilities are calibrated.
+        calibration_method_ (str): how `calibrated_proba` is calibrated.
         class_shares_ (array or None): the class shares that decisions and calibrated probabilities
             are for; None for several labels.
         certificate_ (CertifiedThreshold or None): with a confidence level, what is certified, on
@@ -294,9 +296,8 @@ class AnyLossClassifier(SharesMixin, ClassifierMixin, BaseEstimator):  # type: i
         self.n_iter_, self.history_ = len(found.history), found.history
         self.hard_history_ = found.checks
         self.start_score_, self.held_out_score_ = found.start_score, found.held_out_score
-        self._keep_held_out(started, found)
+        self._keep_held_out(found.held_out, started.y, started.weight, started.held, seed)
         self._settle(promise, started, found, certify_set)
-        self._fitted_rule = self._rule
         return self
 
     def _settle(
@@ -304,22 +305,24 @@ class AnyLossClassifier(SharesMixin, ClassifierMixin, BaseEstimator):  # type: i
         certify_set: tuple[Array, Array] | None,
     ) -> None:  # fmt: skip
         """Set the threshold: the constrained one of held-out rows, or one that is certified."""
-        self.threshold_ = 0.0
+        self._rule = self._fitted_rule = Rule()
         self.certificate_: CertifiedThreshold | None = None
         if not promise.constraints:
             return
         held_out, metric = (started.y[:, 0], found.held_out[:, 0]), find_metric(self.metric)
         if certify_set is None:
-            self.threshold_ = best_threshold(
+            best = best_threshold(
                 *held_out, metric, constraints=promise.constraints, weight=started.weight
-            ).threshold
+            )
+            self._rule = self._fitted_rule = Rule(best.threshold)
             return
         scores = self._decide_rows(certify_set[0])[:, 0]
         labels = labels_of(certify_set[1], self.classes_, self.task_, self.pos_label_, len(scores))[
             :, 0
         ]
         tested = certified(*held_out, started.weight, labels, scores, metric, promise)
-        self.certificate_, self.threshold_ = tested, tested.used_threshold
+        self.certificate_, self._rule = tested, Rule(tested.used_threshold)
+        self._fitted_rule = self._rule
 
     def _check_parameters(self) -> tuple[tuple[int, ...], Promise]:
         """Check the ranges of all parameters; return the sizes of the hidden layers."""
@@ -364,12 +367,25 @@ class AnyLossClassifier(SharesMixin, ClassifierMixin, BaseEstimator):  # type: i
         weights = self.layers_[0].swapaxes(1, 2)
         return weights[:, 0] if self.task_ == "binary" else weights
 
+    @property
+    def threshold_(self) -> float:
+        """The threshold under constraints or other priors, before it is moved to 0."""
+        return self._rule.threshold
+
+    @property
+    def class_factors_(self) -> Array | None:
+        """What the values of several classes are multiplied by for other priors."""
+        return self._rule.factors
+
+    def _check_fitted(self) -> None:
+        check_is_fitted(self)
+
     def _check_rows(self, X: Array) -> Array:
         return validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
 
-    def _decide(self, X: Array) -> Array:
+    def _values(self, X: Array) -> Array:
         check_is_fitted(self)
-        return self._rule(self._decide_rows(self._check_rows(X)))
+        return self._decide_rows(self._check_rows(X))
 
     def _decide_rows(self, X: Array) -> Array:
         """The decision values of checked rows, before the threshold."""
@@ -405,11 +421,11 @@ class AnyLossClassifier(SharesMixin, ClassifierMixin, BaseEstimator):  # type: i
     def predict_proba(self, X: Array) -> Array:
         """The decision values moved to 0 .. 1, one column per class, or calibrated probabilities.
 
-        They are calibrated if the classifier has `calibrate=`.
+        They are calibrated if the classifier has `calibrate=`; `calibrated_proba` always is.
         """
         check_is_fitted(self)
-        if self._calibration is not None:
-            return self._calibrated(self._decide_rows(self._check_rows(X)))
+        if self.calibrate is not None:
+            return self.calibrated_proba(X)
         if self.task_ == "multiclass":
             return self._decide(X)
         decision = self.decision_function(X)

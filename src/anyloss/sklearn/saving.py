@@ -96,7 +96,6 @@ def network_parts(model: Any) -> Stored:
         "parameters": parameters,
         "shares": shares,
         "scores": {"start": model.start_score_, "held_out": model.held_out_score_},
-        "threshold": model.threshold_,
         "columns": list(getattr(model, "feature_names_in_", [])) or None,
         **_target_of(model),
     }
@@ -121,7 +120,7 @@ def read_network(
         model.hard_history_ = arrays.pop("hard_history")
         model._shares_from_saved(stored["shares"], arrays)
         model.layers_ = [arrays[f"layer{k}"] for k in range(len(arrays))]
-        columns, model.threshold_ = stored["columns"], stored["threshold"]
+        columns = stored["columns"]
     model.n_iter_, model.n_features_in_ = len(model.history_), model.layers_[0].shape[1]
     if columns is not None:
         model.feature_names_in_ = np.array(columns, dtype=object)

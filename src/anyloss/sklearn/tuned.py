@@ -213,7 +213,8 @@ class TunedDecisionClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimat
         Args:
             X (array, sparse matrix or data frame): the training rows.
             y (array): their labels.
-            **params: `sample_weight` goes to the estimator and weighs the rows in the metric, and
+            **params: `sample_weight` goes to the estimator and weighs the rows in the metric (for
+                several classes, a weight of 2 may give another rule than the row twice), and
                 `groups` goes to the splitter. With metadata routing enabled, these and others go
                 where they are requested; the weights of the estimator weigh in the metric too.
 

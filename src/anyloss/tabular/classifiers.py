@@ -13,13 +13,16 @@ from anyloss._core.backend import Array
 from anyloss.baselines.splits import MODELS
 from anyloss.recipe.constrained import Promise, UncertifiedWarning
 from anyloss.sklearn import AnyLossClassifier
+from anyloss.tabular.automatic import AutoClassifier
 from anyloss.tabular.evaluating import Parts
 from anyloss.tabular.labels import Outcome
+from anyloss.tabular.portfolio import ENTRIES, FAMILIES, Goal, new_member
 from anyloss.tabular.scoring import Scoring
 from anyloss.tabular.usual import USUAL, UsualClassifier
 from anyloss.thresholds import Infeasible
 
-CANDIDATES = ("linear", "mlp", "lightgbm")
+AUTO = "auto"
+CANDIDATES = tuple(entry.name for entry in FAMILIES)
 OnStage = Callable[[str], None]
 
 
@@ -50,14 +53,15 @@ def fit_candidates(
 ) -> dict[str, Any]:  # fmt: skip
     """The fitted candidates by name, without those that satisfy no constraint on held-out rows."""
     found, failed = {}, None
-    given = {"certify_set": parts.certify_set, "groups": parts.groups}
+    X, y, weight, groups = parts.to_fit
+    given = {"certify_set": parts.certify_set, "groups": groups, "sample_weight": weight}
     more = {name: value for name, value in given.items() if value is not None}
     for name in names:
         on_fit(name)
         classifier = new_classifier(name, outcome, scoring, seed, verbose, promise)
         with catch_warnings(action="ignore", category=UncertifiedWarning):  # the result has it
             try:
-                found[name] = classifier.fit(parts.X, classifier_labels(parts.y, outcome), **more)
+                found[name] = classifier.fit(X, classifier_labels(y, outcome), **more)
             except Infeasible as error:
                 failed = error
     if not found and failed is not None:
@@ -73,22 +77,22 @@ def new_classifier(
     metric, average = scoring.metric.name, str(scoring.layout.average)
     if model in USUAL:
         return UsualClassifier(model, metric, average, outcome.task, len(outcome.classes), seed)
-    given: dict[str, Any] = {
-        "constraints": promise.texts,
-        "confidence_level": promise.confidence_level,
-    }
-    positive = 1 if outcome.task == "binary" else None
-    if model in MODELS:
-        return AnyLossClassifier(
-            metric, MODELS[model], average=average, pos_label=positive, random_state=seed,
-            verbose=verbose, **given,
-        )  # fmt: skip
-    from anyloss.boosting import LGBMAnyLossClassifier
+    given = {"constraints": promise.texts, "confidence_level": promise.confidence_level}
+    goal = Goal(metric, average, outcome.task, given)
+    return new_member(ENTRIES[model], goal, seed, verbose=verbose)
 
-    return LGBMAnyLossClassifier(
-        metric, average=average, pos_label=positive, random_state=seed, verbose=-1,
-        deterministic=True, force_col_wise=True, n_jobs=0, **given,
-    )  # fmt: skip
+
+def fit_automatic(
+    parts: Parts, outcome: Outcome, scoring: Scoring, seed: int, time_limit: float | None,
+    verbose: bool, on_fit: OnStage,
+) -> AutoClassifier:  # fmt: skip
+    """The ensemble over all families."""
+    metric, average = scoring.metric.name, str(scoring.layout.average)
+    model = AutoClassifier(
+        metric, average, outcome.task, seed, time_limit=time_limit, verbose=verbose, on_fit=on_fit
+    )
+    X, y, weight, groups = parts.to_fit
+    return model.fit(X, classifier_labels(y, outcome), groups, weight)
 
 
 def classifier_labels(y: Array, outcome: Outcome) -> Array:

@@ -35,7 +35,7 @@ from anyloss.tabular.preparing import (
 )
 from anyloss.tabular.result import Baseline, Comparison
 from anyloss.tabular.scoring import Scoring, as_columns
-from anyloss.tabular.splitting import sample_rows
+from anyloss.tabular.splitting import row_keys, sample_rows
 from anyloss.tabular.trivial import COPIES, trivial_decisions
 from anyloss.tabular.usual import name_of
 from anyloss.tabular.verdicts import OURS, corrected_interval
@@ -224,10 +224,7 @@ def _folds(job: _Job, seed: int) -> list[tuple[Array, Array]]:
 
 
 def _fingerprint(frame: Any, y: Array) -> str:
-    import pandas as pd
-
-    rows = pd.util.hash_pandas_object(frame, index=False).to_numpy()
-    return fingerprint(rows, y) + f"{zlib.crc32(json.dumps(list(frame)).encode()):08x}"
+    return fingerprint(row_keys(frame), y) + f"{zlib.crc32(json.dumps(list(frame)).encode()):08x}"
 
 
 def _run(job: _Job, unit: Unit) -> list[dict[str, Any]]:

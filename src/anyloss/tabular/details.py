@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -22,15 +22,17 @@ FAR = 0.1  # the training score above the test score, from which on the report n
 
 
 def details(
-    model: TableModel, train: tuple[Any, Array], frame: Any, measured: Mapping[str, Any],
-    scoring: Scoring, seed: int, show_rows: bool,
+    model: TableModel, train: tuple[Any, Array], take: Callable[[Array], Any], kept: Array,
+    measured: Mapping[str, Any], scoring: Scoring, seed: int, show_rows: bool,
 ) -> dict[str, Any]:  # fmt: skip
     """The fields of a result that describe where a model is good, where not, and why.
 
-    `train` has the training rows and their labels, `frame` the test rows, both before they are
-    encoded, `measured` what is known of the test rows.
+    `train` has the training rows and their labels, before they are encoded, `measured` what is
+    known of the test rows. `take` returns some of these, given by their numbers: for the slices and
+    the effects the `kept` ones.
     """
     outcome, y, p_test = model.outcome, measured["y_test"], measured["p_test"]
+    frame = take(kept)
     order = [x.column for x in measured["importances"]]  # the most important first
     some = frame
     if len(frame) > EFFECT_ROWS:
@@ -40,8 +42,9 @@ def details(
     def predict(X: Array) -> Array:
         return decision_values(model.classifier, X, outcome.task)
 
-    found, small = slices(frame, y, outcome.decide(p_test), scoring, by_kind(frame, order), seed)
-    errors = wrong_rows(frame, y, p_test, outcome, order) if show_rows else ()
+    decided = outcome.decide(p_test[kept])
+    found, small = slices(frame, y[kept], decided, scoring, by_kind(frame, order), seed)
+    errors = wrong_rows(take, y, p_test, outcome, order) if show_rows else ()
     return {
         "train_score": train_score(model, train, scoring, seed, len(y)),
         "held_out_score": float(model.classifier.held_out_score_),

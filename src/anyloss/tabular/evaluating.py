@@ -53,6 +53,15 @@ SHUFFLED_CELLS, SHUFFLES = 2_500_000, 5
 MOST_COLUMNS = 50
 
 
+class Weighted(NamedTuple):
+    """Encoded rows with their labels, with weights under which they represent all rows."""
+
+    X: Array
+    y: Array
+    weight: Array | None
+    groups: Array | None
+
+
 class Parts(NamedTuple):
     """The encoded training rows and test rows, with their labels, and the rows that certify."""
 
@@ -62,6 +71,12 @@ class Parts(NamedTuple):
     y_test: Array
     certify_set: tuple[Array, Array] | None = None
     groups: Array | None = None  # of the training rows
+    weighted: Weighted | None = None  # the rows to fit to, if they are not the training rows
+
+    @property
+    def to_fit(self) -> Weighted:
+        """The rows that a model is fitted to."""
+        return self.weighted or Weighted(self.X, self.y, None, self.groups)
 
 
 class HeldOut(NamedTuple):
@@ -80,9 +95,8 @@ def baseline_decisions(
     A larger table is sampled: 100,000 rows, or as many as hold 2,000 rows of the rarest class.
     Under constraints the only baseline is one that aims at them.
     """
-    X, y, X_test, y_test, certify_set, groups = parts
-    rarest = np.bincount(strata(as_columns(y), task)).min() / len(y)
-    if len(y) > (most := max(BASELINE_ROWS, round(BASELINE_RARER / rarest))):
+    X, y, X_test, y_test, certify_set, groups, _ = parts
+    if len(y) > (most := enough_rows(y, task)):
         rows = sample_rows(y, most, seed, task)
         X, y = X[rows], y[rows]
         groups = None if groups is None else groups[rows]
@@ -94,18 +108,30 @@ def baseline_decisions(
     return [(titles[method], theirs) for method, theirs in every]
 
 
+def enough_rows(y: Array, task: str) -> int:
+    """The size of a sample: 100,000 rows, or as many as hold 2,000 rows of the rarest class."""
+    rarest = float(np.bincount(strata(as_columns(y), task)).min()) / len(y)
+    return max(BASELINE_ROWS, round(BASELINE_RARER / rarest))
+
+
 def compared(
     y: Array, ours: Array, named: Sequence[tuple[str, Array]], trivial: Sequence[Trivial],
     scoring: Scoring, seed: int, promise: Promise = Promise(), groups: Array | None = None,
+    weight: float = 1,
 ) -> tuple[Baseline, ...]:  # fmt: skip
     """The scores of other decisions for the test rows, and of trivial ones, against ours.
 
-    Under constraints, trivial decisions that violate them are left out.
+    Under constraints, trivial decisions that violate them are left out. Each row stands for
+    `weight` rows.
     """
-    found, mine = [], scoring.score(y, ours)
+
+    def reached(labels: Array, decided: Array, copies: int = 1) -> float:
+        return scoring.score(labels, decided, np.full(len(labels), weight / copies))
+
+    found, mine = [], reached(y, ours)
     for name, theirs in named:
-        score = scoring.score(y, theirs)
-        interval = difference_interval(y, ours, theirs, scoring, seed, groups=groups)
+        score = reached(y, theirs)
+        interval = difference_interval(y, ours, theirs, scoring, seed, groups=groups, weight=weight)
         found.append(Baseline(name, score, mine - score, interval))
     for each in trivial:
         copies = COPIES if each.random else 1
@@ -114,9 +140,9 @@ def compared(
         cells = scoring.counts(labels, theirs)
         if not all(x.holds(x.metric(*cells)) for x in promise.constraints):
             continue
-        score = scoring.score(labels, theirs)
+        score = reached(labels, theirs, copies)
         together = None if groups is None else np.concatenate([groups] * copies)
-        interval = difference_interval(labels, own, theirs, scoring, seed, copies, together)
+        interval = difference_interval(labels, own, theirs, scoring, seed, copies, together, weight)
         found.append(Baseline(each.name, score, mine - score, interval, trivial=True))
     return tuple(found)
 
@@ -135,7 +161,7 @@ def constrained_decisions(
 
         name = "LightGBM"
         estimator = LGBMClassifier(verbose=-1, n_jobs=1, deterministic=True, force_col_wise=True)
-    X, y, X_test, _, certify_set, groups = parts
+    X, y, X_test, _, certify_set, groups, _ = parts
     folds = splitter(y, INNER, seed, groups)
     p = cross_val_predict(estimator, X, y, groups=groups, cv=folds, method="predict_proba")
     held_out = p[:, 1]

@@ -36,24 +36,25 @@ def score_interval(
 
 def difference_interval(
     y: Array, ours: Array, theirs: Array, scoring: Scoring, seed: int = 0, copies: int = 1,
-    groups: Array | None = None,
+    groups: Array | None = None, weight: float = 1,
 ) -> tuple[float, float]:  # fmt: skip
     """The 95 % interval of the score of `ours` minus that of `theirs`, on the same resampled rows.
 
-    The arrays hold each test row `copies` times, each time with other random decisions.
+    The arrays hold each test row `copies` times, each time with other random decisions. Each test
+    row stands for `weight` rows.
 
     >>> from anyloss.tabular.scoring import scoring_of
     >>> y = np.repeat([1, 0], 50)
     >>> difference_interval(y, y, y, scoring_of("f1", "binary", 1))
     (0.0, 0.0)
     """
-    mine, other = resampled(y, [ours, theirs], scoring, seed, copies, groups)
+    mine, other = resampled(y, [ours, theirs], scoring, seed, copies, groups, weight)
     return central_interval(mine - other)
 
 
 def resampled(
     y: Array, decisions: Sequence[Array], scoring: Scoring, seed: int, copies: int = 1,
-    groups: Array | None = None,
+    groups: Array | None = None, weight: float = 1,
 ) -> list[Array]:  # fmt: skip
     """The scores of decisions on resampled rows, the same rows for all of them.
 
@@ -74,7 +75,7 @@ def resampled(
         n = rng.multinomial(number, sizes / sizes.sum(), draws).astype(float)
         n = n if members is None else n @ members
         for scores, own in zip(found, decided, strict=True):
-            scores.append(_scores(n, label, own, scoring))
+            scores.append(_scores(weight * n, label, own, scoring))
     return [np.concatenate(x) for x in found]
 
 
@@ -117,11 +118,32 @@ def _kinds(arrays: Sequence[Array], scoring: Scoring) -> tuple[list[Array], Arra
     if several:  # one column is enough: the number of the class
         columns = [x.argmax(axis=1)[:, None] for x in columns]
     width = columns[0].shape[1]
-    kinds, at = np.unique(np.hstack(columns).astype(np.int32), axis=0, return_inverse=True)
+    kinds, at = distinct_rows(np.hstack([x.astype(np.int32) for x in columns]))
     parts = [kinds[:, k : k + width] for k in range(0, kinds.shape[1], width)]
     if several:
         parts = [x == np.arange(scoring.layout.classes) for x in parts]
-    return [x.astype(float) for x in parts], at.ravel()
+    return [x.astype(float) for x in parts], at
+
+
+def distinct_rows(rows: Array) -> tuple[Array, Array]:
+    """The distinct rows of non-negative integers in order, and the number of each row's own.
+
+    They are those of `np.unique(rows, axis=0, return_inverse=True)`, which sorts whole rows; here
+    each row becomes one number, column by column.
+
+    >>> kinds, at = distinct_rows(np.array([[1, 0], [0, 2], [1, 0]]))
+    >>> kinds.tolist(), at.tolist()
+    ([[0, 2], [1, 0]], [1, 0, 1])
+    """
+    at, size = np.zeros(len(rows), dtype=np.int64), 1
+    for column in rows.T:
+        levels = int(column.max(initial=0)) + 1
+        at = at * levels + column
+        present = np.bincount(at, minlength=size * levels) > 0
+        at, size = (np.cumsum(present) - 1)[at], int(present.sum())
+    first = np.empty(size, dtype=np.int64)
+    first[at[::-1]] = np.arange(len(rows))[::-1]
+    return rows[first], at
 
 
 def _scores(n: Array, label: Array, own: Array, scoring: Scoring) -> Array:

@@ -55,6 +55,20 @@ class Outcome:
         """The negative one of two classes; `"not A"` if it stands for several."""
         return self.classes[0]
 
+    @property
+    def no_positive(self) -> str:
+        """Why there is no positive class, and what to do; "" if there is one.
+
+        >>> Outcome("multiclass", ("plan",), ("a", "b", "c")).no_positive
+        '3 classes: name the positive one when the model is fitted (--positive)'
+        """
+        if self.task == "multilabel":
+            return f"{len(self.classes)} labels: fit a model for one of them (--target)"
+        if self.task == "multiclass" and len(self.classes) == 2:
+            return "two classes that count alike: fit without --average"
+        several = f"{len(self.classes)} classes: name the positive one when the model is fitted"
+        return f"{several} (--positive)" if self.task == "multiclass" else ""
+
     def decide(self, values: Array) -> Array:
         """The decisions that follow from decision values.
 

@@ -54,7 +54,7 @@ def twins(X: Array, X_test: Array, seed: int) -> Array:
     from sklearn.neighbors import NearestNeighbors
 
     rng = np.random.default_rng(seed)
-    deviation = X.std(axis=0)
+    deviation = np.array([x.std() for x in X.T])  # `X.std(axis=0)` needs the memory of X again
     used = deviation > 0
     columns = max(1, min(MOST_TWIN_CELLS // TWIN_TEST_ROWS // 10, int(used.sum())))
     kept = np.flatnonzero(used)[:columns]

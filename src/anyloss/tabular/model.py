@@ -14,11 +14,14 @@ import pandas as pd
 from anyloss._core.backend import Array
 from anyloss.recipe.constrained import certificate_to_json
 from anyloss.recipe.folder import Writer, load_description, save_folder
-from anyloss.sklearn import AnyLossClassifier
+from anyloss.tabular.automatic import KIND as KIND_AUTO
+from anyloss.tabular.automatic import AutoClassifier
 from anyloss.tabular.encoder import TableEncoder
 from anyloss.tabular.labels import Outcome
+from anyloss.tabular.portfolio import member_type
 from anyloss.tabular.readings import Reading, apply_reading, reading_from_json, unread_warning
 from anyloss.tabular.result import Result
+from anyloss.tabular.row_costs import RowCosts, check_costs
 from anyloss.tabular.usual import KIND as KIND_USUAL
 from anyloss.tabular.usual import UsualClassifier
 
@@ -40,6 +43,7 @@ class TableModel:
         profile (dict): the shares of the values of each column in the training rows, and of the
             predictions for the test rows, with which `predict_table` compares a new table.
         id_column (str or None): the column that identifies the rows. It is not a feature.
+        costs (RowCosts or None): what errors cost, by which `predict_table` decides each row.
 
     Examples:
         >>> from sklearn.datasets import load_breast_cancer
@@ -59,6 +63,7 @@ class TableModel:
     readings: tuple[Reading, ...]
     profile: dict[str, Any]
     id_column: str | None = None
+    costs: RowCosts | None = None
 
     def columns(self, *kinds: type) -> list[str]:
         """The names of the columns that the model needs.
@@ -77,7 +82,7 @@ class TableModel:
         """The mean probability of the ensemble for each row; above 0.5 the decision is positive.
 
         The values are shifted so that 0.5 is the threshold; of several classes, the one with the
-        highest value is predicted. They are not calibrated.
+        highest value is predicted. They are not calibrated; see `probabilities`.
 
         Args:
             frame (DataFrame): the rows. Columns are matched by name.
@@ -114,8 +119,8 @@ class TableModel:
     def with_prevalence(self, share: float) -> TableModel:
         """The model for tables with another share of positive rows.
 
-        The threshold that is best there takes the place of 0.5, see
-        `AnyLossClassifier.with_priors`.
+        The threshold that is best there takes the place of 0.5, and calibrated probabilities are
+        moved to this share; see `AnyLossClassifier.with_priors`.
 
         Args:
             share (float): the share of positive rows, between 0 and 1.
@@ -124,12 +129,12 @@ class TableModel:
             TableModel: the model.
 
         Raises:
-            ValueError: if the share is not between 0 and 1, or the model cannot be moved: trees,
-                several classes or labels, and certified models.
+            ValueError: if the share is not between 0 and 1, or the model cannot be moved: usual
+                methods, several classes or labels, and certified models.
         """
-        if self.outcome.task != "binary":
+        if why := self.outcome.no_positive:
             raise ValueError(
-                "a prevalence is for two classes; this model predicts more (--prevalence)"
+                f"a prevalence is the share of a positive class (--prevalence); got {why}"
             )
         if not 0 < share < 1:
             raise ValueError(f"the prevalence must be between 0 and 1; got {share} (--prevalence)")
@@ -138,14 +143,47 @@ class TableModel:
                 "the certificate holds for the share of positive rows where it was made; leave out "
                 "the prevalence, or fit without a confidence level (--prevalence)"
             )
-        if not isinstance(self.classifier, AnyLossClassifier):
+        if not hasattr(self.classifier, "with_priors"):
             raise ValueError(
-                "another prevalence needs a linear model or a network; fit one with --model linear "
-                "(--prevalence)"
+                "another prevalence needs a model that is trained for the metric; fit one with "
+                "--model linear, mlp or lightgbm (--prevalence)"
             )
         moved = self.classifier.with_priors([1 - share, share])
         # The share of predictions is not compared with that of the fit.
         return replace(self, classifier=moved, profile=self.profile | {"predicted": None})
+
+    def with_costs(self, costs: RowCosts) -> TableModel:
+        """The model that decides each row by its least expected cost.
+
+        Args:
+            costs (RowCosts): what errors cost: a column of the table that the model was fitted to,
+                or a number.
+
+        Returns:
+            TableModel: the model.
+
+        Raises:
+            ValueError: if the model has no positive class, or constraints.
+        """
+        check_costs(costs, self.outcome, getattr(self.classifier, "constraints", None))
+        # The share of predictions is not compared with that of the fit.
+        return replace(self, costs=costs, profile=self.profile | {"predicted": None})
+
+    def probabilities(self, frame: Any, on_warning: Callable[[str], None] | None = None) -> Array:
+        """Calibrated probabilities of each row: the shares of positives that are to be expected.
+
+        They are fitted to training rows that the members of the model did not see. The decisions
+        do not follow from them by a threshold of 0.5, but by the one that is best for the metric.
+
+        Args:
+            frame (DataFrame): the rows. Columns are matched by name.
+            on_warning (callable, optional): a callback, as in `decision_values`.
+
+        Returns:
+            array: of shape (n_samples,) for two classes, else (n_samples, n_classes).
+        """
+        X = self.encoder.transform(self.read(frame, on_warning))
+        return calibrated_values(self.classifier, X, self.outcome.task)
 
     def decide(self, values: Array) -> Array:
         """The labels that follow from decision values.
@@ -164,6 +202,12 @@ def decision_values(classifier: Any, X: Array, task: str = "binary") -> Array:
     """The decision values of a classifier for encoded rows: of the class 1, or of all classes."""
     values: Array = classifier.predict_proba(X)
     return values[:, 1] if task == "binary" else values
+
+
+def calibrated_values(classifier: Any, X: Array, task: str = "binary") -> Array:
+    """The calibrated probabilities of the class 1, or of all classes, for encoded rows."""
+    p: Array = classifier.calibrated_proba(X)
+    return p[:, 1] if task == "binary" else p
 
 
 def save(result: Result, path: Path | str, extras: Mapping[str, Writer] | None = None) -> None:
@@ -203,6 +247,7 @@ def save(result: Result, path: Path | str, extras: Mapping[str, Writer] | None =
         "readings": [x.to_json() for x in model.readings],
         "profile": model.profile,
         "id_column": model.id_column,
+        "costs": None if model.costs is None else list(model.costs),
         "metric": result.metric,
         "average": result.average,
         "settings": result.settings,
@@ -216,7 +261,7 @@ def _write_metrics(result: Result, path: Path) -> None:
         name: getattr(result, name)
         for name in (
             "model_name", "metric", "average", "score", "interval", "train_score",
-            "held_out_score", "candidates", "facts", "settings", "constraints",
+            "held_out_score", "candidates", "weights", "facts", "settings", "constraints",
         )
     }  # fmt: skip
     stored |= {
@@ -227,6 +272,10 @@ def _write_metrics(result: Result, path: Path) -> None:
         "importances": [asdict(x) for x in result.importances],
         "effects": [x.to_json() for x in result.effects],
         "slices": [asdict(x) for x in result.slices],
+        "costs": {
+            name: {k: v if np.isfinite(v) else None for k, v in x._asdict().items()}
+            for name, x in result.costs.items()
+        },
         "warnings": [{"level": x.level, "text": x} for x in result.warnings],
     }
     if result.outcome.task == "multiclass":
@@ -272,9 +321,11 @@ def load(path: Path | str) -> TableModel:
         outcome = Outcome(kept["task"], tuple(kept["targets"]), tuple(kept["classes"]))
         encoder = TableEncoder.from_json(stored["encoder"])
         readings = tuple(map(reading_from_json, stored["readings"]))
+        costs = None if stored["costs"] is None else RowCosts(*stored["costs"])
         return TableModel(
-            encoder, kind.load(folder), outcome, readings, stored["profile"], stored["id_column"]
-        )
+            encoder, kind.load(folder), outcome, readings, stored["profile"], stored["id_column"],
+            costs,
+        )  # fmt: skip
     except (KeyError, TypeError) as error:
         raise ValueError(
             f"{path} is not a complete model folder ({error!r}): fit and save the model again"
@@ -282,8 +333,5 @@ def load(path: Path | str) -> TableModel:
 
 
 def _classifier_type(name: str) -> Any:
-    if name == "LGBMAnyLossClassifier":
-        from anyloss.boosting import LGBMAnyLossClassifier
-
-        return LGBMAnyLossClassifier
-    return {"AnyLossClassifier": AnyLossClassifier, KIND_USUAL: UsualClassifier}[name]
+    found = {KIND_AUTO: AutoClassifier, KIND_USUAL: UsualClassifier}.get(name)
+    return member_type(name) if found is None else found

@@ -19,6 +19,7 @@ from anyloss._core.outputs import check_output, replacing
 from anyloss.sklearn import AnyLossClassifier
 from anyloss.tabular.encodings import Dates, Means, Numbers, Texts
 from anyloss.tabular.model import TableModel
+from anyloss.tabular.onnx_trees import DOMAIN, VERSION, margin
 
 OPSET = 21  # Equal takes strings since 19
 LABEL, VALUE = "label", "decision_value"  # the outputs
@@ -49,7 +50,7 @@ class Graph:
 
 
 def export(model: TableModel, path: Path | str) -> None:
-    """Write a linear model or a network, together with its encoder, as an ONNX file."""
+    """Write a model that is trained for the metric, with its encoder, as an ONNX file."""
     try:
         import onnx
     except ModuleNotFoundError:
@@ -58,11 +59,18 @@ def export(model: TableModel, path: Path | str) -> None:
         ) from None
     path = Path(path)
     check_output(path, (".onnx",))
-    if not isinstance(model.classifier, AnyLossClassifier):
+    trees = type(model.classifier).__name__ == "LGBMAnyLossClassifier"
+    if not trees and not isinstance(model.classifier, AnyLossClassifier):
         raise ValueError(
-            "only models that are trained for the metric, linear or networks, can be exported to "
-            "ONNX: fit with --model linear or mlp, or convert a library's own files in the model "
-            "folder"
+            "only a single model that is trained for the metric can be exported to ONNX, no "
+            "ensemble over families (--model auto) and no usual method: fit with --model linear, "
+            "mlp or lightgbm"
+        )
+    if model.costs is not None:
+        raise ValueError(
+            "a model with costs decides each row by its costs, and the ONNX file would decide for "
+            "the metric: fit without them (--fn-cost, --fp-cost), and compare the probabilities "
+            "with the costs of a row where the model is used"
         )
     if dates := model.columns(Dates):
         raise ValueError(
@@ -73,7 +81,11 @@ def export(model: TableModel, path: Path | str) -> None:
         raise ValueError(f"a column must not have the name of an output; got {taken}: rename it")
     graph = Graph()
     task = model.outcome.task
-    value = _decision_value(graph, _encoded(graph, model), model.classifier, task)
+    rows = _encoded(graph, model)
+    if trees:
+        value = _of_trees(graph, rows, model.classifier, task)
+    else:
+        value = _decision_value(graph, rows, model.classifier, task)
     classes = graph.constant(np.array(model.outcome.classes, dtype=object))
     if task == "multiclass":
         graph.add("Gather", classes, graph.add("ArgMax", value, axis=1, keepdims=0), out=LABEL)
@@ -148,6 +160,19 @@ def _decision_value(graph: Graph, rows: str, classifier: AnyLossClassifier, task
     return _centred(graph, column, threshold) if threshold else column
 
 
+def _of_trees(graph: Graph, rows: str, classifier: Any, task: str) -> str:
+    """The probability of the margin, of shape `(rows,)` or `(rows, classes)`."""
+    z = margin(graph, rows, classifier)
+    if task == "multiclass" and classifier.task_ == "binary":  # two classes have one margin
+        sides = (graph.add("Sigmoid", x) for x in (graph.add("Neg", z), z))
+        return graph.add("Concat", *sides, axis=1, out=VALUE)
+    if task == "multiclass":
+        return graph.add("Softmax", z, axis=1, out=VALUE)
+    if task == "binary":
+        z = graph.add("Squeeze", z, graph.constant(np.array([1])))
+    return graph.add("Sigmoid", z, out=VALUE)
+
+
 def _centred(graph: Graph, p: str, threshold: float) -> str:
     """Probabilities moved so that a threshold of decision values in -1 .. 1 is at 0.5."""
     least = 1e-300  # as in `recipe.constrained.centred`
@@ -186,9 +211,8 @@ def _onnx_model(graph: Graph, model: TableModel) -> Any:
         helper.make_tensor_value_info(VALUE, TensorProto.DOUBLE, one if task == "binary" else each),
     ]
     body = helper.make_graph(graph.nodes, "anyloss", inputs, outputs, graph.constants)
-    whole = helper.make_model(
-        body, opset_imports=[helper.make_opsetid("", OPSET)], producer_name="anyloss", ir_version=10
-    )
+    opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(DOMAIN, VERSION)]
+    whole = helper.make_model(body, opset_imports=opsets, producer_name="anyloss", ir_version=10)
     helper.set_model_props(whole, {"classes": json.dumps(model.outcome.classes)})
     checker.check_model(whole, full_check=True)
     return whole

@@ -29,6 +29,7 @@ class TableOptions:
     encoding: str | None = None
     sheet: str | None = None
     max_categories: int | None = 20
+    costs: tuple[str, ...] = ()  # the columns of costs, features or not
 
     def __post_init__(self) -> None:
         find_metric(self.metric)
@@ -58,7 +59,8 @@ class TableOptions:
         usual = {x.name: x.default for x in fields(self)}
         given = {name: x for name, x in asdict(self).items() if x != usual[name]}
         given = {name: list(x) if isinstance(x, tuple) else x for name, x in given.items()}
-        return {name: x for name, x in given.items() if name not in ("targets", "metric")}
+        named = ("targets", "metric", "costs")  # apart
+        return {name: x for name, x in given.items() if name not in named}
 
 
 def as_targets(target: str | Sequence[str]) -> tuple[str, ...]:

@@ -9,20 +9,23 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from anyloss._core.outputs import check_output, replacing
 from anyloss.tabular.drift import Drift
 from anyloss.tabular.encodings import Means, Texts
 from anyloss.tabular.labels import Outcome
-from anyloss.tabular.model import TableModel, decision_values
+from anyloss.tabular.model import TableModel, calibrated_values, decision_values
 from anyloss.tabular.preparing import check_column
 from anyloss.tabular.reading import read_parts
+from anyloss.tabular.row_costs import decisions_of_least_cost
 from anyloss.tabular.scoring import as_columns
 from anyloss.tabular.sources import STANDARD_INPUT, local_file
 
 PART = 50_000  # rows
-PREDICTION, VALUE = "prediction", "decision_value"  # the columns that are written
+# The columns that are written.
+PREDICTION, VALUE, PROBABILITY = "prediction", "decision_value", "probability"
 DANGEROUS = re.compile(r"[=+\-@\t\r]")  # how a spreadsheet formula starts
 NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?")
 Write = Callable[[Any], None]
@@ -39,6 +42,7 @@ def predict_table(
     sheet: str | None = None,
     rows: int = PART,
     allow_drift: bool = False,
+    probabilities: bool = False,
     on_rows: Callable[[int], None] | None = None,
     on_warning: Callable[[str], None] | None = None,
 ) -> int:
@@ -47,10 +51,12 @@ def predict_table(
     The output has the columns `prediction` (the label) and `decision_value` (from 0 to 1; above 0.5
     the prediction is the positive class), after the id column if there is one. Several classes have
     a column `decision_value: <class>` each, and several labels also a column `prediction: <label>`
-    of 0 and 1 each. The file is read in
-    parts, so that it may be larger than the memory. Columns are matched by name; missing values and
-    values that the fit has not seen are allowed. In a CSV output, text that a spreadsheet would run
-    as a formula gets a leading apostrophe.
+    of 0 and 1 each. With `probabilities`, a column `probability` (or `probability: <class>` each)
+    has the calibrated probability of the positive class. A model with costs decides each row by its
+    least expected cost, and writes these probabilities as well. The file is read in parts, so that
+    it may be larger than the memory. Columns are matched by name; missing values and values that
+    the fit has not seen are allowed. In a CSV output, text that a spreadsheet would run as a
+    formula gets a leading apostrophe.
 
     Args:
         model (TableModel): the model, from `load` or `Result.model`.
@@ -65,6 +71,7 @@ def predict_table(
         rows (int): the number of rows per part. Default: 50,000.
         allow_drift (bool): whether to predict even if more than a tenth of the cells of a column
             cannot be read as in the training table. Default: False.
+        probabilities (bool): whether to write calibrated probabilities too. Default: False.
         on_rows (callable, optional): a callback. It receives the number of finished rows after each
             part.
         on_warning (callable, optional): a callback. It receives a text about each column of numbers
@@ -100,21 +107,25 @@ def predict_table(
         )
     options: dict[str, Any] = {"separator": separator, "encoding": encoding, "sheet": sheet}
     with local_file(source) as file:
-        ids = _id_columns(model, next(read_parts(file, 1, **options)), id_column)
+        columns = output_columns(model.outcome, probabilities or model.costs is not None)
+        paid = [] if model.costs is None else model.costs.columns()
+        ids = _id_columns(model, next(read_parts(file, 1, **options)), id_column, columns)
         parts = read_parts(
-            file, rows, columns=[*model.columns(), *ids], names=ids,
+            file, rows, columns=list(dict.fromkeys([*model.columns(), *paid, *ids])), names=ids,
             texts=[*model.columns(Texts, Means), *ids],
             written=[x.name for x in model.readings if x.was_text and x.kind != "text"], **options,
         )  # fmt: skip
-        return _write(model, parts, out, ids, allow_drift, on_rows, on_warning)
+        return _write(model, parts, out, ids, columns, allow_drift, on_rows, on_warning)
 
 
-def _id_columns(model: TableModel, there: Any, id_column: str | None) -> list[str]:
+def _id_columns(
+    model: TableModel, there: Any, id_column: str | None, columns: tuple[list[str], list[str]]
+) -> list[str]:
     """The id column of a table, if there is one."""
     if id_column is not None:
         check_column(id_column, there)
     ids = [x for x in (id_column or model.id_column,) if x is not None and x in there]
-    names, values = output_columns(model.outcome)
+    names, values = columns
     if taken := [x for x in ids if x in [*names, *values]]:
         raise ValueError(
             f"the id column must not have the name of an output column; got {taken[0]!r}: rename it"
@@ -123,22 +134,28 @@ def _id_columns(model: TableModel, there: Any, id_column: str | None) -> list[st
 
 
 def _write(
-    model: TableModel, parts: Iterable[Any], out: Path, ids: list[str], allow_drift: bool,
+    model: TableModel, parts: Iterable[Any], out: Path, ids: list[str],
+    outputs: tuple[list[str], list[str]], allow_drift: bool,
     on_rows: Callable[[int], None] | None, on_warning: Callable[[str], None] | None,
 ) -> int:  # fmt: skip
     """Predict the parts of a table, write the predictions, and return the number of rows."""
-    outputs = output_columns(model.outcome)
     done, drift = 0, Drift(model.profile)
     with replacing(out) as place, _ROWS[out.suffix](place, ids, *outputs) as write:
         for part in parts:
             read = model.read(part, on_warning)
-            values = decision_values(
-                model.classifier, model.encoder.transform(read), model.outcome.task
-            )
-            drift.add(part, read, model.outcome.decide(values))
+            X = model.encoder.transform(read)
+            values = decision_values(model.classifier, X, model.outcome.task)
+            numbers, decided = as_columns(values), model.outcome.decide(values)
+            if len(outputs[1]) > numbers.shape[1]:
+                p = calibrated_values(model.classifier, X, model.outcome.task)
+                numbers = np.hstack([numbers, as_columns(p)])
+                if model.costs is not None:
+                    decided = decisions_of_least_cost(p, model.costs.read(part, model.readings))
+            drift.add(part, read, decided)
             found = {name: part[name].to_numpy() for name in ids}
-            for names, array in zip(outputs, (model.decide(values), values), strict=True):
-                found |= dict(zip(names, as_columns(array).T, strict=True))
+            labels = as_columns(model.outcome.names(decided))
+            for names, array in zip(outputs, (labels, numbers), strict=True):
+                found |= dict(zip(names, array.T, strict=True))
             write(pd.DataFrame(found))
             done += len(part)
             if on_rows is not None:
@@ -151,15 +168,17 @@ def _write(
     return done
 
 
-def output_columns(outcome: Outcome) -> tuple[list[str], list[str]]:
-    """The names of the columns of predictions and of decision values.
+def output_columns(outcome: Outcome, probabilities: bool = False) -> tuple[list[str], list[str]]:
+    """The names of the columns of predictions, and of decision values and probabilities.
 
-    >>> output_columns(Outcome("binary", ("left",), ("no", "yes")))
-    (['prediction'], ['decision_value'])
+    >>> output_columns(Outcome("binary", ("left",), ("no", "yes")), probabilities=True)
+    (['prediction'], ['decision_value', 'probability'])
     """
     each = [] if outcome.task == "binary" else outcome.classes
     labels = [f"{PREDICTION}: {x}" for x in each] if outcome.task == "multilabel" else []
-    return labels or [PREDICTION], [f"{VALUE}: {x}" for x in each] or [VALUE]
+    kinds = (VALUE, PROBABILITY) if probabilities else (VALUE,)
+    numbers = [name for x in kinds for name in [f"{x}: {y}" for y in each] or [x]]
+    return labels or [PREDICTION], numbers
 
 
 @contextmanager

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -21,7 +22,7 @@ from anyloss.tabular.options import TableOptions
 from anyloss.tabular.reading import read_table
 from anyloss.tabular.readings import Reading, read_columns
 from anyloss.tabular.sources import local_file
-from anyloss.tabular.splitting import FEW
+from anyloss.tabular.splitting import FEW, row_keys
 
 IDENTIFIES = "values hardly ever repeat"
 
@@ -38,6 +39,24 @@ class PreparedTable:
     warnings: list[str]
     groups: Array | None = None  # the number of each row's group, whose rows stay together
     times: Array | None = None  # when each row was observed, as numbers
+    costs: Any = None  # the columns of costs, features or not
+
+    @cached_property
+    def keys(self) -> Array:
+        """A number for each row, the same for identical rows."""
+        return row_keys(self.frame)
+
+    def take(self, rows: Array) -> Any:
+        """The features of these rows, whose positions are in ascending order."""
+        return self.frame.iloc[rows]
+
+    def parts(self, rows: Array) -> Iterator[Any]:
+        """The features of these rows in parts that fit into memory."""
+        yield self.take(rows)
+
+    def sampled(self, rows: Array, seed: int) -> Array:
+        """Those of the rows that are held in memory at once: all of a table that is in memory."""
+        return rows
 
     def leave_out(self, names: Sequence[str], why: str) -> None:
         """Keep that columns are not used, and why; the example of an identifier is a person."""
@@ -46,6 +65,13 @@ class PreparedTable:
             if reading.name in names:
                 example = "" if why == IDENTIFIES else reading.example
                 self.readings[k] = replace(reading, use=why, example=example)
+
+    def leave_out_numbered(self, names: Sequence[str]) -> None:
+        """Keep that columns only number the rows; the table gets a message about them."""
+        if names:
+            text = f"columns that only number the rows are not used: {listed(names)}"
+            self.warnings.append(information(text))
+        self.leave_out(names, "only numbers the rows")
 
     def encoded(self, words: dict[str, str]) -> None:
         """Keep how the columns are encoded, in words."""
@@ -76,39 +102,80 @@ def prepare_table(frame: Any, options: TableOptions) -> PreparedTable:
     frame = frame.set_axis([str(name) for name in frame.columns], axis=1)
     frame = frame.reset_index(drop=True)  # the position of each row in the table
     check_distinct(frame.columns)
-    targets, others = list(options.targets), [*options.drop]
-    others += [x for x in (options.id_column, options.group, options.time) if x is not None]
-    for name in (*targets, *others):
-        check_column(name, frame)
-        if name in targets and name in others:
-            raise ValueError(f"{name!r} is a label column and cannot be dropped")
-    unlabelled, warnings = frame[targets].isna().any(axis=1), list(frame.attrs.get("warnings", []))
-    if unlabelled.any():
+    others = unused_columns(frame.columns, options)
+    labels = read_label_columns(frame[label_columns(options)], options)
+    warnings = [*frame.attrs.get("warnings", []), *labels.warnings]
+    targets = list(options.targets)
+    frame = frame if labels.used.all() else frame[labels.used]
+    check_features([x for x in frame if x not in (*targets, *others)], options)
+    apart = [x for x in options.costs if x in others]
+    others = [x for x in others if x not in apart]
+    frame = frame.drop(columns=[*targets, *others])
+    frame, readings, more = read_columns(frame, frame.attrs.get("decimal", "."))
+    numbered = [x for x in frame if x not in apart and numbers_rows(x, frame[x])]
+    table = PreparedTable(
+        frame.drop(columns=[*numbered, *apart]), labels.y, labels.outcome, readings, others,
+        warnings + more, labels.groups, labels.times, frame[list(options.costs)],
+    )  # fmt: skip
+    table.leave_out(apart, "costs only")
+    table.leave_out_numbered(numbered)
+    return table
+
+
+class LabelColumns(NamedTuple):
+    """What the columns besides the features hold, for the rows that have a label."""
+
+    used: Array  # which rows of the table have a label
+    y: Array
+    outcome: Outcome
+    groups: Array | None
+    times: Array | None
+    warnings: list[str]
+
+
+def label_columns(options: TableOptions) -> list[str]:
+    """The label columns, and those of groups and times."""
+    others = [x for x in (options.group, options.time) if x is not None]
+    return list(dict.fromkeys([*options.targets, *others]))
+
+
+def read_label_columns(frame: Any, options: TableOptions) -> LabelColumns:
+    """Read the columns of `label_columns`; rows without a label are not used."""
+    targets = list(options.targets)
+    used, warnings = frame[targets].notna().all(axis=1).to_numpy(), list[str]()
+    if not used.all():
         warnings.append(
             information(
-                f"rows without a value in {listed(targets)} are not used ({unlabelled.sum()} of "
+                f"rows without a value in {listed(targets)} are not used ({(~used).sum()} of "
                 f"{len(frame)} rows)"
             )
         )
-        frame = frame[~unlabelled]
+        frame = frame[used]
     y, outcome = read_labels(frame, targets, options.positive, options.average)
     groups, times = _groups(frame, options.group), _times(frame, options.time)
-    frame = frame.drop(columns=dict.fromkeys([*targets, *others]))
-    if not frame.shape[1]:
+    return LabelColumns(used, y, outcome, groups, times, warnings)
+
+
+def unused_columns(names: Iterable[str], options: TableOptions) -> list[str]:
+    """The columns that are neither labels nor features; all names of the options are checked."""
+    known, others = list(names), [*options.drop]
+    others += [x for x in (options.id_column, options.group, options.time) if x is not None]
+    for name in (*options.targets, *others, *options.costs):
+        check_column(name, known)
+        if name in options.targets and name in others:
+            raise ValueError(f"{name!r} is a label column and cannot be dropped")
+        if name in options.targets and name in options.costs:
+            raise ValueError(f"{name!r} is a label column and cannot be a cost (--fn-cost)")
+    return list(dict.fromkeys(others))
+
+
+def check_features(names: Sequence[str], options: TableOptions) -> None:
+    """Raise an error if a table has no features."""
+    if not len(names):
         raise ValueError(
-            f"expected feature columns besides {listed(targets)}; got none: drop fewer columns"
+            f"expected feature columns besides {listed(options.targets)}; got none: drop fewer "
+            "columns"
         )
-    frame, readings, more = read_columns(frame, frame.attrs.get("decimal", "."))
-    numbered = [name for name in frame if _numbers_rows(name, frame[name])]
-    if numbered:
-        text = f"columns that only number the rows are not used: {listed(numbered)}"
-        more.append(information(text))
-    frame = frame.drop(columns=numbered)
-    table = PreparedTable(
-        frame, y, outcome, readings, list(dict.fromkeys(others)), warnings + more, groups, times
-    )
-    table.leave_out(numbered, "only numbers the rows")
-    return table
 
 
 def _groups(frame: Any, column: str | None) -> Array | None:
@@ -141,15 +208,15 @@ def _times(frame: Any, column: str | None) -> Array | None:
     return found[column].astype("int64" if dates else float).to_numpy(float)
 
 
-def check_column(name: str, frame: Any) -> None:
+def check_column(name: str, columns: Any) -> None:
     """Raise an error for a name that is not a column, with the most similar names."""
-    if name not in frame:
-        names = [str(x) for x in frame]
+    if name not in columns:
+        names = [str(x) for x in columns]
         near = difflib.get_close_matches(name, names, n=3, cutoff=0.4) or names[:10]
         raise ValueError(f"there is no column {name!r}; available columns are {listed(near)}")
 
 
-def _numbers_rows(name: str, series: Any) -> bool:
+def numbers_rows(name: str, series: Any) -> bool:
     """Whether distinct integers are row numbers, or have the name of an identifier."""
     if series.dtype.kind not in "iu" or len(series) <= FEW or not series.is_unique:
         return False

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from scipy.special import expit
 
 from anyloss._core.backend import Array
@@ -26,8 +25,10 @@ def set_apart(table: PreparedTable, promise: Promise, seed: int, positive_named:
             f"a certificate is about one class, and which class of {table.outcome.target!r} is "
             "rarer depends on the rows that certify; name the positive class (--positive)"
         )
-    keys = pd.util.hash_pandas_object(table.frame, index=False).to_numpy()
-    copies = int(np.isin(keys[certifying], keys[~certifying]).sum())
+    copies = 0
+    if certifying.any():
+        keys = table.keys
+        copies = int(np.isin(keys[certifying], keys[~certifying]).sum())
     if copies:
         table.warnings.append(
             f"{copies} of {int(certifying.sum())} certifying rows are copies of other rows. The "

@@ -21,6 +21,7 @@ import pandas as pd
 from anyloss.tabular.broken import broken_rows, line_of_open_quote
 from anyloss.tabular.columns import check_distinct
 from anyloss.tabular.excel import EXCEL, excel_frame
+from anyloss.tabular.parquet import opened
 from anyloss.tabular.sources import Origin, check_file, local_file
 
 SEPARATORS = ",;\t|"
@@ -48,6 +49,7 @@ def read_table(
     path: Path | str,
     *,
     label: str | Sequence[str] = (),
+    columns: Sequence[str] | None = None,
     separator: str | None = None,
     encoding: str | None = None,
     sheet: str | None = None,
@@ -62,6 +64,7 @@ def read_table(
             is decompressed. `"-"` is CSV from the standard input.
         label (str or sequence of str): the label columns. Only their empty cells are missing
             values, because "None" or "NA" may be the name of a class. Default: none.
+        columns (sequence of str, optional): the columns to read. Default: all.
         separator (str, optional): the separator of a CSV file. Default: detected.
         encoding (str, optional): the encoding of a CSV file. Default: detected.
         sheet (str, optional): the sheet of an Excel file. Default: the only one with cells.
@@ -83,8 +86,9 @@ def read_table(
     names = [label] if isinstance(label, str) else list(label)
     with local_file(path) as file:
         (frame,) = read_parts(
-            file, None, names=names, separator=separator, encoding=encoding, sheet=sheet
-        )
+            file, None, columns=columns, names=names, separator=separator, encoding=encoding,
+            sheet=sheet,
+        )  # fmt: skip
     for name in names:
         if name in frame and pd.api.types.infer_dtype(frame[name].dropna()) == "string":
             present = frame[name].str.strip().replace("", None).dropna()
@@ -291,23 +295,17 @@ def _check_names(path: Path, names: list[str]) -> None:
 def _parquet_parts(
     path: Path, rows: int | None, columns: Sequence[str] | None, texts: Sequence[str]
 ) -> Iterator[Any]:
-    import pyarrow
-    import pyarrow.parquet
-
-    try:
-        with pyarrow.parquet.ParquetFile(path) as file:
-            names = file.schema_arrow.names
-            _check_names(path, names)
-            if not file.metadata.num_rows:
-                raise ValueError(f"{path} has columns but no rows; expected rows")
-            wanted = names if columns is None else [x for x in names if x in set(columns)]
-            whole = rows is None
-            found = [file.read(wanted)] if whole else file.iter_batches(rows, columns=wanted)
-            for batch in found:
-                part = batch.to_pandas()
-                yield part.astype({x: "string" for x in texts if x in part})
-    except pyarrow.ArrowInvalid as error:
-        raise ValueError(f"{path} cannot be read as Parquet: {error}") from None
+    with opened(path) as file:
+        names = file.schema_arrow.names
+        _check_names(path, names)
+        if not file.metadata.num_rows:
+            raise ValueError(f"{path} has columns but no rows; expected rows")
+        wanted = names if columns is None else [x for x in names if x in set(columns)]
+        whole = rows is None
+        found = [file.read(wanted)] if whole else file.iter_batches(rows, columns=wanted)
+        for batch in found:
+            part = batch.to_pandas()
+            yield part.astype({x: "string" for x in texts if x in part})
 
 
 def _excel_parts(

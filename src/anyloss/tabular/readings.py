@@ -128,12 +128,12 @@ def unread_warning(reading: Reading, values: Any, series: Any, origin: Origin | 
 
 def apply_reading(reading: Reading, series: Any, origin: Origin | None = None) -> tuple[Any, int]:
     """A column of a new table, read in the same way, and the number of cells that cannot be."""
-    values, unread = _applied(reading, series)
-    if reading.kind == "numbers":
-        try:
+    try:
+        values, unread = _applied(reading, series)
+        if reading.kind == "numbers":
             _check_finite(values, origin)
-        except ValueError as error:
-            raise ValueError(f"column {reading.name!r}: {error}") from None
+    except ValueError as error:
+        raise ValueError(f"column {reading.name!r}: {error}") from None
     return values, unread
 
 
@@ -153,7 +153,7 @@ def _applied(reading: Reading, series: Any) -> tuple[Any, int]:
         if kind == "numbers" and reading.kind == "dates" and values.isna().all():
             return pd.Series(pd.NaT, index=series.index, dtype="datetime64[ns]"), 0
         raise ValueError(
-            f"column {reading.name!r}: expected {reading.kind}, as in fit; got {kind}, such as "
+            f"expected {reading.kind}, as in fit; got {kind}, such as "
             f"{str(series.dropna().iloc[0])!r}"
         )
     present = _without_gaps(_as_text(series)).dropna()
@@ -214,6 +214,8 @@ def _native(series: Any) -> tuple[str, Any] | None:
         days = pd.to_timedelta(series) / pd.Timedelta(days=1)
         return "numbers", days.astype(float)
     if inferred in ("boolean", "integer", "floating", "mixed-integer-float", "decimal", "empty"):
+        if dtype == np.float16:  # pandas cannot sort these
+            return "numbers", series.astype(np.float32)
         return "numbers", series if dtype.kind in "biuf" else _floats(series)
     types = sorted({type(value).__name__ for value in series.dropna()})
     raise ValueError(
@@ -292,15 +294,22 @@ def _check_finite(values: Any, origin: Origin | None) -> None:
 def _described(reading: Reading, values: Any) -> Reading:
     present = values.dropna()
     low = high = ""
-    if len(present) and reading.kind == "numbers":
-        low, high = (f"{float(x):.6g}" for x in (present.min(), present.max()))
-    elif len(present) and reading.kind == "dates":
-        low, high = (
-            x.isoformat(sep=" ", timespec="minutes") for x in (present.min(), present.max())
-        )
-        low, high = (x.removesuffix(" 00:00") for x in (low, high))
+    if len(present) and reading.kind != "text":
+        low, high = extent(present.min(), present.max())
     found = {
         "rows": len(values), "gaps": int(values.isna().sum()) - reading.unread,
         "levels": int(present.nunique()), "low": low, "high": high,
     }  # fmt: skip
     return Reading(**{**asdict(reading), **found})
+
+
+def extent(low: Any, high: Any) -> tuple[str, str]:
+    """The smallest and the largest number or date of a column as text.
+
+    >>> extent(1, 2.5), extent(pd.Timestamp("2020-01-31"), pd.Timestamp("2021-05-01 10:30"))
+    (('1', '2.5'), ('2020-01-31', '2021-05-01 10:30'))
+    """
+    if not isinstance(low, pd.Timestamp):
+        return f"{float(low):.6g}", f"{float(high):.6g}"
+    first, last = (x.isoformat(sep=" ", timespec="minutes") for x in (low, high))
+    return first.removesuffix(" 00:00"), last.removesuffix(" 00:00")

@@ -9,6 +9,7 @@ from typing import Any
 from anyloss._core.backend import Array
 from anyloss._core.counts import Counts
 from anyloss.certificates import CertifiedThreshold
+from anyloss.costs import CostSummary
 from anyloss.tabular.effects import Effect
 from anyloss.tabular.labels import Outcome
 from anyloss.tabular.messages import Message
@@ -73,7 +74,8 @@ class Result:
 
     Attributes:
         model (TableModel): the fitted model.
-        model_name (str): "linear", "mlp" or "lightgbm", or a usual method, such as "tuned-linear".
+        model_name (str): "auto" for an ensemble, "linear", "mlp" or "lightgbm", or a usual method,
+            such as "tuned-linear".
         metric (str): the metric that the model was trained for.
         average (str): how the metric is averaged over several classes or labels; `"binary"` for two
             classes.
@@ -97,7 +99,8 @@ class Result:
             otherwise empty.
         importances (tuple of Importance): the columns, the most important first.
         facts (dict): the numbers of rows and columns, the share of missing cells, the columns that
-            are not used, and what the score rests on (`evaluation`, `folds`, `fits`).
+            are not used, what the score rests on (`evaluation`, `folds`, `fits`), and the members
+            that a limit of time left out (`left_out`).
         warnings (tuple of Message): what a reader should know before relying on the score, each
             text with its level.
         settings (dict): the command, the seed, the date and the versions, to repeat the fit.
@@ -113,6 +116,9 @@ class Result:
         effects (tuple of Effect): how the decision values change with the most important columns.
             Default: none.
         wrong_rows (tuple of WrongRow): the most confident errors. Default: none.
+        weights (dict): the weights of the candidates in an ensemble; otherwise empty.
+        costs (dict): with costs of the errors, what the test rows cost if they are decided row by
+            row, for the metric, and all alike, each a `CostSummary`. Default: empty.
 
     Examples:
         >>> from sklearn.datasets import load_breast_cancer
@@ -153,6 +159,8 @@ class Result:
     small_slices: int = 0
     effects: tuple[Effect, ...] = ()
     wrong_rows: tuple[WrongRow, ...] = ()
+    weights: dict[str, float] = field(default_factory=dict)
+    costs: dict[str, CostSummary] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,13 @@ class Plan(NamedTuple):
     words: str  # what the score rests on
 
 
+def row_keys(frame: Any) -> Array:
+    """A number for each row, the same for identical rows."""
+    return np.asarray(pd.util.hash_pandas_object(frame, index=False))
+
+
 def plan_splits(
-    frame: Any, y: Array, used: Array, share: float, folds: int | None, seed: int, task: str,
+    keys: Array, y: Array, used: Array, share: float, folds: int | None, seed: int, task: str,
     groups: Array | None, times: Array | None,
 ) -> Plan:  # fmt: skip
     """One set of test rows among the `used` rows, or folds.
@@ -35,22 +40,24 @@ def plan_splits(
     `folds` is 0 for one set, or the number of folds. None decides: folds if the test rows would
     have fewer than 50 rows of a class and the table has at most 20,000 rows.
 
-    >>> frame, y = pd.DataFrame({"a": range(300)}), np.repeat([0.0, 1.0], [100, 200])
+    Equal `keys` are those of identical rows.
+
+    >>> keys, y = np.arange(300), np.repeat([0.0, 1.0], [100, 200])
     >>> every = np.ones(300, dtype=bool)
-    >>> plan = plan_splits(frame, y, every, 0.2, None, 0, "binary", None, None)
+    >>> plan = plan_splits(keys, y, every, 0.2, None, 0, "binary", None, None)
     >>> plan.crossed, [int(test.sum()) for _, test in plan.splits]
     (True, [60, 60, 60, 60, 60])
     """
     at = np.flatnonzero(used)
     groups, times = (None if x is None else x[at] for x in (groups, times))
-    frame, y = frame if used.all() else frame.iloc[at], y[at]
+    keys, y = keys[at], y[at]
     _check_share(share)
     if folds is not None and (folds < 0 or folds == 1):
         raise ValueError(f"folds must be 0, for one set of test rows, or at least 2; got {folds}")
     one, fewest, failed = None, 0, None
     if not folds:
         try:
-            test, copies = split_rows(frame, y, share, seed, task, groups, times)
+            test, copies = split_rows(keys, y, share, seed, task, groups, times)
         except ValueError as error:
             if folds == 0:
                 raise
@@ -61,7 +68,7 @@ def plan_splits(
             one = Plan(masks, False, copies, words)
     if one is not None and (folds == 0 or fewest >= FEW or len(y) > MOST_CROSSED):
         return one
-    found = _fold_masks(frame, y, folds or FOLDS, seed, task, groups, times)
+    found = _fold_masks(keys, y, folds or FOLDS, seed, task, groups, times)
     if len(found) < 2 or (times is None and len(found) < (folds or FOLDS)):
         if folds is not None:
             raise ValueError(
@@ -72,7 +79,6 @@ def plan_splits(
             assert failed is not None
             raise failed
         return one
-    keys = pd.util.hash_pandas_object(frame, index=False).to_numpy()
     copies = sum(int(np.isin(keys[b], keys[a]).sum()) for a, b in found)
     whole = int(sum(b.sum() for _, b in found))
     words = f"{whole} rows in {len(found)} folds, each predicted by a model that was fitted "
@@ -103,7 +109,7 @@ def _masks(at: Array, train: Array, test: Array, used: Array) -> tuple[Array, Ar
 
 
 def _fold_masks(
-    frame: Any, y: Array, folds: int, seed: int, task: str, groups: Array | None,
+    keys: Array, y: Array, folds: int, seed: int, task: str, groups: Array | None,
     times: Array | None,
 ) -> list[tuple[Array, Array]]:  # fmt: skip
     """The folds whose training rows have enough rows of each class.
@@ -116,7 +122,6 @@ def _fold_masks(
         masks = [(times <= a, (times > a) & (times <= b)) for a, b in pairwise(edges[1:])]
     else:
         if groups is None:
-            keys = pd.util.hash_pandas_object(frame, index=False).to_numpy()
             groups = kept_together(np.unique(keys, return_inverse=True)[1])
         rng = np.random.default_rng(seed)
         held = inner_folds(y, as_columns(y), task, folds, 1, rng, groups)
@@ -133,23 +138,22 @@ def _sides(y: Array, task: str) -> Array:
 
 
 def split_rows(
-    frame: Any, y: Array, share: float, seed: int, task: str = "binary",
+    keys: Array, y: Array, share: float, seed: int, task: str = "binary",
     groups: Array | None = None, times: Array | None = None,
 ) -> tuple[Array, int]:  # fmt: skip
     """Which rows are test rows, and how many of them are copies of training rows.
 
     All classes are in the test rows by their share; a row of several labels counts for its rarest
-    one. Identical rows stay together, unless there are ten or more copies: a table with few
-    different rows could not be split otherwise. With `groups`, the rows of a group stay together
-    instead. With `times`, the latest rows are the test rows.
+    one. Identical rows, which have equal `keys`, stay together, unless there are ten or more
+    copies: a table with few different rows could not be split otherwise. With `groups`, the rows of
+    a group stay together instead. With `times`, the latest rows are the test rows.
 
-    >>> frame = pd.DataFrame({"a": list(range(50)) * 2})
-    >>> test, copies = split_rows(frame, np.repeat([0.0, 1.0], 50), 0.2, seed=0)
+    >>> keys = row_keys(pd.DataFrame({"a": list(range(50)) * 2}))
+    >>> test, copies = split_rows(keys, np.repeat([0.0, 1.0], 50), 0.2, seed=0)
     >>> int(test.sum()), copies, bool((test[:50] == test[50:]).all())
     (20, 0, True)
     """
     _check_share(share)
-    keys = pd.util.hash_pandas_object(frame, index=False).to_numpy()
     if times is not None:
         chosen = times > np.quantile(times, 1 - share)
         _check_split(as_columns(y), chosen, share, task)

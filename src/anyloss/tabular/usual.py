@@ -20,6 +20,7 @@ from anyloss.baselines.several import Columns, Estimators, trained
 from anyloss.baselines.splits import MODELS, new_split
 from anyloss.baselines.tables import held_rows, indicators, methods_for, several_split
 from anyloss.decisions.rules import Decision
+from anyloss.recipe.calibration import Calibration, calibrate, calibration_from_arrays
 from anyloss.recipe.folder import load_model, save_model
 from anyloss.recipe.networks import forward
 from anyloss.recipe.target import probabilities
@@ -81,6 +82,11 @@ class UsualClassifier:
         self.held_out_score_ = scoring.score(labels, held_out)
         return self
 
+    def calibrated_proba(self, X: Array) -> Array:
+        """Calibrated probabilities, one column per class; see `AnyLossClassifier`."""
+        p = self.calibration_(self._probabilities(X), self.task)
+        return np.column_stack([1 - p, p]) if self.task == "binary" else p
+
     def _fit_binary(self, X: Array, y: Array, groups: Array | None) -> tuple[Array, Array]:
         """Train for two classes; return the decisions for held-out rows, and the labels."""
         model, method = USUAL[self.name]
@@ -94,6 +100,7 @@ class UsualClassifier:
         self.rule_ = Decision(thresholds=np.array([threshold]))
         kept = found.model if model == "lightgbm" or MODELS[model] else found.model.estimator
         self._keep(kept if isinstance(kept, list) else [kept])
+        self.calibration_ = _calibration(y[:, None], found.held_out[:, None])
         return (found.held_out > threshold).astype(float), y
 
     def _fit_several(self, X: Array, y: Array, groups: Array | None) -> tuple[Array, Array]:
@@ -114,6 +121,7 @@ class UsualClassifier:
         if method.endswith("_tuned"):
             self.rule_ = best_rule(given, held_out, Wanted(self.metric, metric, layout))
             decided = self.rule_.decide(held_out)
+        self.calibration_ = _calibration(given.y, held_out)
         kept = found.model
         self._keep(kept.models if isinstance(kept, Estimators) else kept)
         return indicators(decided, given), given.y
@@ -160,11 +168,13 @@ class UsualClassifier:
         description = {
             "parameters": {x: getattr(self, x) for x in names},
             "held_out_score": self.held_out_score_,
+            "calibration": self.calibration_.method,
             "trees": [x.model_to_string() for x in self.boosters_],
         }
         arrays = {k: x for k, x in self.rule_._asdict().items() if x is not None}
         arrays |= {"mean": self.mean_, "scale": self.scale_}
         arrays |= {f"layer{k}": x for k, x in enumerate(self.layers_)}
+        arrays |= self.calibration_.to_arrays()
         save_model(path, KIND, description, arrays)
 
     @classmethod
@@ -177,11 +187,16 @@ class UsualClassifier:
             model.mean_, model.scale_ = arrays.pop("mean"), arrays.pop("scale")
             rule = {x: arrays.pop(x) for x in Decision._fields if x in arrays}
             model.rule_ = Decision(**rule)
+            model.calibration_ = calibration_from_arrays(stored["calibration"], arrays)
             model.layers_ = [arrays[f"layer{k}"] for k in range(len(arrays))]
             model.boosters_ = [_booster(text) for text in stored["trees"]]
         except (KeyError, TypeError) as error:
             raise ValueError(f"{path} is not a complete model folder: {error!r}") from None
         return model
+
+
+def _calibration(y: Array, p: Array) -> Calibration:
+    return calibrate(np.asarray(y, dtype=float), p, np.ones(len(y)))
 
 
 def _booster(text: str) -> Any:

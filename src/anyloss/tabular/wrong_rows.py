@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,27 +43,31 @@ class WrongRow:
 
 
 def wrong_rows(
-    frame: Any, y: Array, p: Array, outcome: Outcome, columns: Sequence[str]
+    take: Callable[[Array], Any], y: Array, p: Array, outcome: Outcome, columns: Sequence[str]
 ) -> tuple[WrongRow, ...]:
     """The most confident errors, with the values of the first five of these columns.
 
     Two classes have up to five false positives and up to five false negatives, others up to ten
-    rows. The index of `frame` holds the position of each row in the table.
+    rows. `take` returns the data frame of some of the rows, given by their numbers in ascending
+    order; its index holds the position of each row in the table.
 
     >>> import pandas as pd
     >>> frame = pd.DataFrame({"age": [61, 20]}, index=[3, 8])
     >>> outcome = Outcome("binary", ("left",), ("no", "yes"))
-    >>> wrong_rows(frame, np.array([0.0, 1.0]), np.array([0.9, 0.8]), outcome, ["age"])
+    >>> wrong_rows(frame.take, np.array([0.0, 1.0]), np.array([0.9, 0.8]), outcome, ["age"])
     (WrongRow(row=4, actual='no', predicted='yes', value=0.9, cells=(('age', '61'),)),)
     """
     find = {"binary": _binary, "multiclass": _multiclass, "multilabel": _multilabel}
-    shown_columns = list(columns[:MOST_CELLS])
+    errors = list(find[outcome.task](y, p, outcome))
+    rows = np.unique(np.array([k for k, *_ in errors], dtype=int))
+    frame = take(rows)[list(columns[:MOST_CELLS])]
+    places = np.searchsorted(rows, [k for k, *_ in errors])
     return tuple(
         WrongRow(
-            int(frame.index[k]) + 1, actual, predicted, float(value),
-            tuple((x, shown(frame[x].iloc[k])) for x in shown_columns),
+            int(frame.index[at]) + 1, actual, predicted, float(value),
+            tuple((x, shown(frame[x].iloc[at])) for x in frame),
         )
-        for k, actual, predicted, value in find[outcome.task](y, p, outcome)
+        for at, (_, actual, predicted, value) in zip(places, errors, strict=True)
     )  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from anyloss._core.backend import Array, Backend
 from anyloss._core.choices import Options
 from anyloss._core.counts import Counts, cross_entropy_sums
 from anyloss._core.counts import count as count_samples
+from anyloss._core.metric import Metric
 from anyloss._core.options import Settings
 from anyloss._core.shapes import Layout, Samples, arrange, check_weight, distributions, layout
 from anyloss.steps import Amplified, Step
@@ -35,8 +36,14 @@ def _backend(dtype: torch.dtype) -> Backend:
             like.device, non_blocking=True
         ),
         constant=torch.Tensor.detach,
+        product=_product,
         tiny=torch.finfo(dtype).tiny,
     )
+
+
+def _product(x: Tensor, matrix: Tensor) -> Tensor:
+    with torch.autocast(x.device.type, enabled=False):  # in the precision of the counts
+        return x.to(matrix.dtype) @ matrix
 
 
 def wide(x: Tensor) -> torch.dtype:
@@ -101,8 +108,9 @@ def is_eager(input: Tensor) -> bool:
 
 
 def make_batch(
-    input: Tensor, target: Tensor, weight: Tensor | None, options: Options, own_form: bool = False
-) -> Batch:
+    input: Tensor, target: Tensor, weight: Tensor | None, options: Options,
+    metric: Metric | None = None,
+) -> Batch:  # fmt: skip
     """Check types and shapes always, and values in eager mode on the CPU, without a wait."""
     _check_types(input, target, weight)
     if target.dtype in _UNSIGNED:  # PyTorch has few functions for them
@@ -110,9 +118,9 @@ def make_batch(
     integer = not (target.is_floating_point() or target.dtype == torch.bool)
     eager = is_eager(input)
     if eager:
-        lay = _cached_layout(input.shape, target.shape, integer, options, own_form)
+        lay = _cached_layout(input.shape, target.shape, integer, options, metric)
     else:
-        lay = layout(_shape(input), _shape(target), integer, options, own_form)
+        lay = layout(_shape(input), _shape(target), integer, options, metric)
     scores = input if input.dtype in BACKENDS else input.float()
     checked = options.validate and eager and input.is_cpu
     if weight is not None:
@@ -134,7 +142,7 @@ def _shape(x: Tensor) -> tuple[int, ...]:
 
 def read_batch(input: Tensor, target: Tensor, weight: Tensor | None, settings: Settings) -> Batch:
     """The batch under the settings of a loss."""
-    return make_batch(input, target, weight, settings.options, settings.metric.has_own_form)
+    return make_batch(input, target, weight, settings.options, settings.metric)
 
 
 def _check_types(input: Tensor, target: Tensor, weight: Tensor | None) -> None:
@@ -286,6 +294,9 @@ def hard_count(batch: Batch, step: Step) -> tuple[Counts, Tensor | None]:
     The counts are computed in blocks, so that the memory does not grow with the batch.
     """
     backend, scores, weight = HARD_BACKENDS[batch.scores.dtype], batch.scores, batch.weight
+    if batch.layout.costs is not None:  # which float32 would round
+        scores = scores.to(wide(scores))
+        batch, backend = batch._replace(scores=scores), HARD_BACKENDS[scores.dtype]
     hard, rows = step.hard(), max(1, BLOCK // max(1, math.prod(scores.shape[1:])))
     fits = weight is None or weight.shape[:1] == scores.shape[:1]  # if not, `make_samples` raises
     if not batch.eager or batch.layout.per_sample or len(scores) <= rows or not fits:

@@ -11,17 +11,25 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from anyloss._core.backend import Array
+from anyloss._core.backend import Array, Backend
 from anyloss._core.counts import pair
 from anyloss.torch.batch import BACKENDS
 from anyloss.torch.part import Part, cells_of, is_moderate, scratch, sums_of
 
 sigmoid_backward = torch.ops.aten.sigmoid_backward.grad_input
-# Steps that differ between labels find these in the third axis of a part.
-LABELS_THIRD = {
-    dtype: backend._replace(class_axis=2, concat=lambda parts: torch.cat(parts, 2))
-    for dtype, backend in BACKENDS.items()
-}
+
+
+def _on_third_axis(backend: Backend) -> Backend:
+    """The backend of a part, whose third axis has the classes or labels."""
+
+    def product(x: Tensor, matrix: Array) -> Tensor:
+        found: Tensor = backend.product(x.mT, matrix).mT
+        return found
+
+    return backend._replace(class_axis=2, concat=lambda parts: torch.cat(parts, 2), product=product)
+
+
+THIRD = {dtype: _on_third_axis(backend) for dtype, backend in BACKENDS.items()}
 
 
 def column_sums(part: Part, out: Tensor, saved: list[Tensor]) -> tuple[list[Array], bool]:
@@ -118,7 +126,7 @@ def number(value: float, dtype: torch.dtype, device: torch.device) -> Tensor:
 
 def _any_step(part: Part, out: Tensor) -> tuple[Tensor, Tensor]:
     """The decisions of any step and their mirrors, from its `both` and `density`."""
-    step, backend = part.step, LABELS_THIRD[part.z.dtype]
+    step, backend = part.step, THIRD[part.z.dtype]
     p, q = pair(part.z, step, "multilabel", part.from_logits, backend)
     derivative = step.density(p, q, backend)
     if part.from_logits and not step.on_logit:

@@ -16,11 +16,12 @@ import torch
 from torch import Tensor
 
 from anyloss._core.backend import Array
+from anyloss._core.costs import cost_labels
 from anyloss._core.counts import Counts, clamped, differences
 from anyloss.steps import Amplified, Step
 from anyloss.torch.batch import BACKENDS, Batch, check_logits, check_part
 from anyloss.torch.classes import class_cells, class_sums, index_counts
-from anyloss.torch.columns import column_cells, column_sums
+from anyloss.torch.columns import THIRD, column_cells, column_sums
 from anyloss.torch.part import Part, blanked, blocks, make_part, with_one_hot_labels
 
 # The share of the samples below which a count that is a difference of sums is summed directly.
@@ -60,8 +61,12 @@ def decide(batch: Batch, step: Step, wanted: bool = True) -> Decided:
             check_part(batch, part.z, part.y, part.weight)
     elif batch.masked and not part.z.is_cpu:
         part = blanked(part)
-    if part.by_index and (part.squared or not part.softmax):
+    if part.by_index and (part.squared or not part.softmax or batch.layout.costs is not None):
         part = with_one_hot_labels(part)
+    if batch.layout.costs is not None:
+        backend = THIRD[part.z.dtype]
+        y, weight = cost_labels(part.y, part.weight, batch.layout.costs, backend, part.z)
+        part = part._replace(y=y, weight=weight)
     found = _decide(part, wanted)
     if batch.masked and part.z.is_cpu and not all_finite(*found[0]):
         part = blanked(part)

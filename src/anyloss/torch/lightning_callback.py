@@ -36,7 +36,7 @@ class RefineCallback(lightning.Callback):
         per_sample (bool or str): whether the metric is computed for each map. Default: False.
         ignore_index (int, optional): the label of positions that do not count.
         step (Step, optional): the step of the soft decisions. Default: `Uniform()`.
-        cross_entropy (float): the factor of the class-weighted cross-entropy. Default: 0.1.
+        cross_entropy (float): the factor of the logit-adjusted cross-entropy. Default: 1.
 
     Raises:
         TypeError: if the criterion is no Module.
@@ -54,7 +54,7 @@ class RefineCallback(lightning.Callback):
         self, metric: MetricSpec | Metric = "f1", *, at_epoch: int = 0,
         criterion: str = "criterion", average: str | None = "auto",
         priors: Sequence[float] | None = None, task: Task = "auto", per_sample: PerSample = False,
-        ignore_index: int | None = None, step: Step | None = None, cross_entropy: float = 0.1,
+        ignore_index: int | None = None, step: Step | None = None, cross_entropy: float = 1.0,
     ) -> None:  # fmt: skip
         self.loss = AnyLoss(
             metric, step=step, average=average, task=task,

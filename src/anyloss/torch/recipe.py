@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from anyloss._core.scoring import check_number
+from anyloss.recipe.priors import log_shares
 from anyloss.recipe.selection import Candidate, Selection
 from anyloss.recipe.skeleton import HeldOutScores
 from anyloss.torch.batch import entropy_sums, read_batch
@@ -43,7 +44,7 @@ class Refinement:
 
     def __init__(
         self, model: nn.Module, loader: Iterable[Any], valid: Iterable[Any] | None, loss: AnyLoss,
-        *, cross_entropy: float = 0.1, priors: Sequence[float] | None = None,
+        *, cross_entropy: float = 1.0, priors: Sequence[float] | None = None,
         parameters: Sequence[Tensor] | None = None,
     ) -> None:  # fmt: skip
         check_number("cross_entropy", cross_entropy)
@@ -57,9 +58,9 @@ class Refinement:
                 f"{held.layout}"
             )
         self.factors, self.judge = self.labels.to_priors(priors), Judge(loss, held, priors)
-        sums = self.labels.sums
-        weighted = sums if self.factors is None else sums * self.factors
-        self.balance = self.labels._replace(sums=weighted).balance()
+        self.log_shares = torch.from_numpy(
+            log_shares(self.labels.sums.numpy(), self.labels.layout.task)
+        )
         self.norms = batch_norms(model, parameters)
         if self.labels.batches > 1 and not loss.settings.options.by_sample:
             loss.memory = RunningCounts(min(MEMORY, 1 - 1 / self.labels.batches))
@@ -91,21 +92,22 @@ class Refinement:
         return [norm for norm in batch_norms(self.model, None) if norm not in self.norms]
 
     def start_loss(
-        self, balanced: bool, z: Tensor, y: Tensor, weight: Tensor | None = None
+        self, adjusted: bool, z: Tensor, y: Tensor, weight: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """The loss of a batch of the start, the cross-entropy, and its value."""
-        weight = self.labels.weigh(y, weight, self.factors)
-        entropy = self._entropy(z, y, weight, self.balance if balanced else None)
+        if adjusted:
+            entropy = self._adjusted_entropy(z, y, weight)
+        else:
+            entropy = self._entropy(z, y, self.labels.weigh(y, weight, self.factors))
         return entropy, entropy.detach()
 
     def loss(self, z: Tensor, y: Tensor, weight: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """The loss of a batch for the metric, and the soft score in it."""
-        weight = self.labels.weigh(y, weight, self.factors)
-        z = shifted(z, self._begun.start.threshold.to(z))
-        missing: Tensor = self.metric_loss(z, y, weight)
+        decided = shifted(z, self._begun.start.threshold.to(z))
+        missing: Tensor = self.metric_loss(decided, y, self.labels.weigh(y, weight, self.factors))
         soft_score = 1 - missing.detach()
         if self.cross_entropy:
-            missing = missing + self.cross_entropy * self._entropy(z, y, weight, self.balance)
+            missing = missing + self.cross_entropy * self._adjusted_entropy(z, y, weight)
         return missing, soft_score
 
     def criterion(self, input: Any, target: Tensor, weight: Tensor | None = None) -> Tensor:
@@ -113,13 +115,14 @@ class Refinement:
         given = (None, target) if weight is None else (None, target, weight)
         return self.loss(logits_of(input), *self.labels.read(given))[0]
 
-    def _entropy(
-        self, z: Tensor, y: Tensor, weight: Tensor | None, balance: Tensor | None
-    ) -> Tensor:
-        """The mean cross-entropy of the rows of all ranks, class-weighted with a balance."""
+    def _adjusted_entropy(self, z: Tensor, y: Tensor, weight: Tensor | None) -> Tensor:
+        """The cross-entropy that leaves the frequencies of the classes out of the logits."""
+        return self._entropy(shifted(z, -self.log_shares.to(z)), y, weight)
+
+    def _entropy(self, z: Tensor, y: Tensor, weight: Tensor | None) -> Tensor:
+        """The mean cross-entropy of the rows of all ranks."""
         each = self.labels.full_weight(y, weight).to(z)
-        own = each if balance is None else each * self.labels.of_class(y, balance).to(z)
-        total = entropy_sums(read_batch(z, y, own, self.metric_loss.settings))[0]
+        total = entropy_sums(read_batch(z, y, each, self.metric_loss.settings))[0]
         sums, pool = torch.stack([total, each.sum()]), self.metric_loss.pool()
         if pool is not None:
             sums = pooled(pool, CROSS_ENTROPY, sums)

@@ -44,8 +44,8 @@ def refine(
     valid: Iterable[Any] | None = None, average: str | None = "auto",
     priors: Sequence[float] | None = None, task: Task = "auto", per_sample: PerSample = False,
     ignore_index: int | None = None,
-    start: Literal["balanced", "cross-entropy"] = "balanced", start_epochs: int = 0,
-    epochs: int = 10, step: Step | None = None, cross_entropy: float = 0.1,
+    start: Literal["logit-adjusted", "cross-entropy"] = "logit-adjusted", start_epochs: int = 0,
+    epochs: int = 10, step: Step | None = None, cross_entropy: float = 1.0,
     optimizer: MakeOptimizer | None = None, scheduler: MakeScheduler | None = None,
     autocast: torch.dtype | None = None, max_norm: float | None = None, ema: float | None = None,
     parameters: Iterable[Tensor] | Iterable[dict[str, Any]] | None = None,
@@ -56,7 +56,7 @@ def refine(
     """Train a model further for a metric, with a guard by the validation rows.
 
     The model is trained in place, from the weights that it has: for `1 - metric` of the soft
-    counts, at the tuned threshold of its start, plus `cross_entropy` times the class-weighted
+    counts, at the tuned threshold of its start, plus `cross_entropy` times the logit-adjusted
     cross-entropy. The counts are running sums over the batches of about an epoch, at most fifty
     (not with `per_sample`). The weights of the last epoch are used, with a threshold between the
     one they were trained at and the mean of the best ones of resampled validation rows, closer to
@@ -93,13 +93,14 @@ def refine(
         per_sample (bool or str): whether the metric is computed for each map and averaged, as in
             `AnyLoss`, and not from the counts of all pixels. Default: False.
         ignore_index (int, optional): the label of positions that do not count.
-        start (str): the loss of the start: `"balanced"`, the cross-entropy in which all classes
-            weigh alike, or `"cross-entropy"`. Default: `"balanced"`.
+        start (str): the loss of the start: `"logit-adjusted"`, the cross-entropy of the logits plus
+            the logarithms of the shares of the classes, also called balanced softmax; or
+            `"cross-entropy"`, the plain one. Default: `"logit-adjusted"`.
         start_epochs (int): the epochs of the start, for a model that is not trained yet.
             Default: 0.
         epochs (int): the epochs for the metric, at most. Default: 10.
         step (Step, optional): the step of the soft decisions. Default: `Uniform()`.
-        cross_entropy (float): the factor of the class-weighted cross-entropy. Default: 0.1.
+        cross_entropy (float): the factor of the logit-adjusted cross-entropy. Default: 1.
         optimizer (callable, optional): makes an optimizer from parameters or parameter groups, anew
             for the start and the metric. Default: Adam with a learning rate of 0.001.
         scheduler (callable, optional): makes a scheduler from the optimizer; `step()` is called
@@ -170,7 +171,7 @@ def refine(
         "parameters": len(in_groups(groups)), "ranks": ranks(True, None),
     }  # fmt: skip
     file = Checkpoint(checkpoint, model, settings)
-    plain = partial(core.start_loss, start == "balanced")
+    plain = partial(core.start_loss, start == "logit-adjusted")
     with stage_progress(progress and is_first_rank()) as show:
         loop = _Loop(core, file, on_epoch, show)
         if core.selection is None:
@@ -251,8 +252,8 @@ def _check(
     how: Training, start: str, start_epochs: int, epochs: int, ema: float | None,
     patience: int | None, valid: Any,
 ) -> None:  # fmt: skip
-    if start not in ("cross-entropy", "balanced"):
-        raise ValueError(f"start must be 'cross-entropy' or 'balanced'; got {start!r}")
+    if start not in ("logit-adjusted", "cross-entropy"):
+        raise ValueError(f"start must be 'logit-adjusted' or 'cross-entropy'; got {start!r}")
     for name, given in (("start_epochs", start_epochs), ("epochs", epochs)):
         if not isinstance(given, Integral) or given < 0:
             raise ValueError(f"{name} must be an integer of at least 0; got {given!r}")

@@ -85,14 +85,6 @@ class Labels(NamedTuple):
             w, y = w.reshape(-1, 1), y.reshape(-1, 1)
         return torch.stack([(w * (y != 1)).sum(0), (w * (y == 1)).sum(0)])
 
-    def balance(self) -> Tensor:
-        """Weights `(2, classes)` of negative and positive labels that balance every class."""
-        if self.layout.task == "multiclass":
-            total, parts = self.sums[1].sum(), (self.sums[1] > 0).sum()
-        else:
-            total, parts = self.sums.sum(0), torch.tensor(2)
-        return total / parts / torch.where(self.sums > 0, self.sums, 1.0)
-
     def to_priors(self, priors: Sequence[float] | None) -> Tensor | None:
         """Factors `(2, classes)` of the weights that give the classes these shares."""
         if priors is None:

@@ -47,7 +47,7 @@ class RefineCallback(TrainerCallback):
         per_sample (bool or str): whether the metric is computed for each map. Default: False.
         ignore_index (int, optional): the label of positions that do not count.
         step (Step, optional): the step of the soft decisions. Default: `Uniform()`.
-        cross_entropy (float): the factor of the class-weighted cross-entropy. Default: 0.1.
+        cross_entropy (float): the factor of the logit-adjusted cross-entropy. Default: 1.
 
     Raises:
         ValueError: if an option, labels or logits are out of range.
@@ -65,7 +65,7 @@ class RefineCallback(TrainerCallback):
         self, metric: MetricSpec | Metric = "f1", *, valid: Iterable[Mapping[str, Any]],
         at_epoch: int = 0, average: str | None = "auto", priors: Sequence[float] | None = None,
         task: Task = "auto", per_sample: PerSample = False, ignore_index: int | None = None,
-        step: Step | None = None, cross_entropy: float = 0.1,
+        step: Step | None = None, cross_entropy: float = 1.0,
     ) -> None:  # fmt: skip
         self.metric_loss = AnyLoss(
             metric, step=step, average=average, task=task,
