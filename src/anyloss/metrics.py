@@ -402,7 +402,10 @@ def cost_matrix(costs: Sequence[Sequence[float]]) -> Metric:
         >>> round(soft, 4), (9 * by_decision).round(9)[2].tolist()
         (0.8889, [-4.0, -1.0, 0.0])
     """
-    given = np.asarray(costs)
+    try:
+        given = np.asarray(costs)
+    except ValueError:  # rows of different lengths
+        given = np.empty(0)
     square = given.ndim == 2 and given.shape[0] == given.shape[1] >= 2
     if not square or given.dtype.kind not in "iufb" or not np.isfinite(given).all():
         raise ValueError(

@@ -587,3 +587,12 @@ def test_odd_parameters_are_saved(tmp_path):
     model.fit(X, y).save(tmp_path / "model")
     again = XGBAnyLossClassifier.load(tmp_path / "model")
     np.testing.assert_allclose(again.predict_proba(X), model.predict_proba(X))
+
+
+def test_columns_without_any_difference():
+    X, y = np.ones((90, 3)), np.repeat([0, 1], [60, 30])
+    for kind in (LGBMAnyLossClassifier, XGBAnyLossClassifier):
+        decided = kind("f1").fit(X, y).predict(X)
+        assert f1_score(y, decided) == 0.5  # of all rows predicted positive, the best that there is
+    with pytest.raises(ValueError, match="CatBoost needs a column with more than one value"):
+        CatBoostAnyLossClassifier("f1").fit(X, y)

@@ -42,7 +42,15 @@ def test_the_score_of_three_classes_against_scikit_learns_confusion_matrix():
 
 @pytest.mark.parametrize(
     "costs",
-    [[[0, 1]], [0, 1], [[0]], [[0, np.nan], [1, 0]], [["a", "b"], ["c", "d"]], [[[0]]]],
+    [
+        [[0, 1]],
+        [0, 1],
+        [[0]],
+        [[0, np.nan], [1, 0]],
+        [["a", "b"], ["c", "d"]],
+        [[[0]]],
+        [[0, 1], [1]],
+    ],
 )
 def test_what_is_not_a_matrix_of_costs(costs):
     with pytest.raises(ValueError, match="square matrix of finite numbers"):

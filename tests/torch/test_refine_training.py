@@ -234,7 +234,8 @@ WRONG = [
     ({"epochs": 1.5}, "epochs must be an integer of at least 0; got 1.5"),
     ({"start_epochs": "2"}, "start_epochs must be an integer of at least 0; got '2'"),
     ({"ema": 1.0}, "ema must be a decay of at least 0 and below 1; got 1.0"),
-    ({"max_norm": 0.0}, "max_norm must be above 0; got 0.0"),
+    ({"max_norm": 0.0}, "max_norm must be a number above 0; got 0.0"),
+    ({"ema": "x"}, "ema must be a decay of at least 0 and below 1; got 'x'"),
     ({"patience": 3}, "patience .* needs validation rows; got patience=3 and no valid"),
     ({"patience": 0, "valid": [rare()]}, "patience must be an integer of at least 1"),
     ({"patience": 1.5, "valid": [rare()]}, "patience must be an integer .* got patience=1.5"),
@@ -247,6 +248,13 @@ WRONG = [
 def test_errors(options, message):
     with pytest.raises(ValueError, match=message):
         refine(network(), [rare()], **options)
+
+
+def test_autocast_is_a_type():
+    with pytest.raises(
+        TypeError, match="autocast must be a type such as torch.bfloat16; got 'bf16'"
+    ):
+        refine(network(), [rare()], autocast="bf16")
 
 
 KINDS = {

@@ -646,7 +646,12 @@ BAD = [
     ([(X, Y)], {"metric": "f2x"}, ValueError, "f2x"),
     ([(X, Y)], {"average": "mean"}, ValueError, "average must be one of"),
     ([(X, Y)], {"average": None}, ValueError, "training needs one number"),
-    ([(X, Y)], {"priors": [0.5]}, ValueError, r"2 shares that sum to 1; got \[0.5\]"),
+    (
+        [(X, Y)],
+        {"priors": [0.5]},
+        ValueError,
+        r"2 shares that sum to 1, at least two above 0; got \[0.5\]",
+    ),
     (
         [(X, Y)],
         {"optimizer": torch.optim.SGD([torch.ones(1)])},
@@ -738,6 +743,8 @@ def test_priors_and_weights_multiply():
 PRIORS = [
     (linear(3), THREE, [0.5, 0.5], "3 shares that sum to 1"),
     (linear(3), THREE, [0.5, 0.6, -0.1], "3 shares that sum to 1"),
+    (linear(3), THREE, [1, 0, 0], r"at least two above 0; got \[1.0, 0.0, 0.0\]"),
+    (linear(3), THREE, "abc", "at least two above 0; got 'abc'"),
     (linear(4), THREE, [0.1, 0.2, 0.3, 0.4], "a class with a prior above 0 must be among the rows"),
     (linear(3), torch.eye(3)[THREE], [0.2, 0.3, 0.5], "exclude each other.*labels per row"),
 ]

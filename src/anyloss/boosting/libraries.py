@@ -283,7 +283,15 @@ class CatBoost:
 
         if valid is not None:
             options |= {"eval_set": pool(valid), "early_stopping_rounds": plan.patience}
-        return catboost.CatBoost(parameters).fit(pool(data), **options)
+        try:
+            return catboost.CatBoost(parameters).fit(pool(data), **options)
+        except catboost.CatBoostError as error:
+            if "All features are either constant or ignored" not in str(error):
+                raise
+            raise ValueError(
+                "CatBoost needs a column with more than one value among the rows that it is "
+                "trained on, which are those of one fold; got constant columns only"
+            ) from None
 
     def margin(self, model: Any, X: Any) -> Array:
         return np.asarray(model.predict(X, prediction_type="RawFormulaVal"))

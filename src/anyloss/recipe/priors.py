@@ -24,7 +24,7 @@ LEAST = 1e-6  # an estimated share
 
 
 def read_priors(priors: Any, classes: int, name: str = "priors", *, zero: bool = False) -> Array:
-    """The shares of the classes, checked; with `zero`, a class may have none.
+    """The shares of the classes, checked; with `zero`, all but two classes may have none.
 
     >>> read_priors([0.9, 0.1], 2).tolist()
     [0.9, 0.1]
@@ -37,15 +37,13 @@ def read_priors(priors: Any, classes: int, name: str = "priors", *, zero: bool =
         shares = np.asarray(priors, dtype=float)
     except (TypeError, ValueError):
         shares = np.empty(0)
-    if shares.shape != (classes,) or not _allowed(shares, zero) or abs(shares.sum() - 1) > 1e-6:
-        given = shares.tolist() if shares.ndim else priors
-        above = "" if zero else " above 0"
-        raise ValueError(f"{name} must be {classes} shares{above} that sum to 1; got {given}")
+    allowed = shares.shape == (classes,) and bool((shares >= 0).all())
+    above = (shares > 0).sum() >= (min(2, classes) if zero else classes)
+    if not allowed or not above or abs(shares.sum() - 1) > 1e-6:
+        words = "that sum to 1, at least two above 0" if zero else "above 0 that sum to 1"
+        given = shares.tolist() if shares.size else repr(priors)
+        raise ValueError(f"{name} must be {classes} shares {words}; got {given}")
     return shares / shares.sum()
-
-
-def _allowed(shares: Array, zero: bool) -> bool:
-    return bool((shares >= 0).all() if zero else (shares > 0).all())
 
 
 def factors(priors: Array, shares: Array) -> Array:

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from functools import partial
-from numbers import Integral
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Literal
 
@@ -265,10 +265,12 @@ def _check(
     for name, maker in (("optimizer", how.optimizer), ("scheduler", how.scheduler)):
         if maker is not None and not callable(maker):
             raise TypeError(f"{name} must be a function or class that makes one; got {maker!r}")
-    if ema is not None and not 0 <= ema < 1:
+    if ema is not None and not (isinstance(ema, Real) and 0 <= ema < 1):
         raise ValueError(f"ema must be a decay of at least 0 and below 1; got {ema!r}")
-    if how.max_norm is not None and not how.max_norm > 0:
-        raise ValueError(f"max_norm must be above 0; got {how.max_norm!r}")
+    if how.max_norm is not None and not (isinstance(how.max_norm, Real) and how.max_norm > 0):
+        raise ValueError(f"max_norm must be a number above 0; got {how.max_norm!r}")
+    if not isinstance(how.autocast, torch.dtype | None):
+        raise TypeError(f"autocast must be a type such as torch.bfloat16; got {how.autocast!r}")
     if patience is not None and (
         valid is None or not isinstance(patience, Integral) or patience < 1
     ):
