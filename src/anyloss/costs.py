@@ -34,10 +34,11 @@ def _both(rows: int, fn_cost: Any, fp_cost: Any) -> tuple[Array, Array]:
 
 
 def _labels(y: Any, name: str) -> Array:
-    found = np.asarray(y, dtype=float)
-    if found.ndim != 1 or not np.isin(found, (0, 1)).all():
-        raise ValueError(f"{name} must be one 0 or 1 for each row; got shape {found.shape}")
-    return found
+    found = np.asarray(y)
+    if found.ndim != 1 or found.dtype.kind not in "biuf" or not np.isin(found, (0, 1)).all():
+        got = np.unique(found)[:5].tolist() if found.ndim == 1 else f"shape {found.shape}"
+        raise ValueError(f"{name} must be one 0 or 1 for each row; got {got}")
+    return found.astype(float)
 
 
 def cost_weights(y_true: Any, *, fn_cost: Any, fp_cost: Any) -> Array:
@@ -100,9 +101,9 @@ def least_cost(probabilities: Any, *, fn_cost: Any, fp_cost: Any) -> Array:
     """
     p = np.asarray(probabilities, dtype=float)
     if p.ndim != 1 or not ((p >= 0) & (p <= 1)).all():
-        raise ValueError(
-            f"probabilities must be one number from 0 to 1 for each row; got shape {p.shape}"
-        )
+        wrong = p[~((p >= 0) & (p <= 1))] if p.ndim == 1 else p
+        got = f"{wrong[0]:g}" if p.ndim == 1 else f"shape {p.shape}"
+        raise ValueError(f"probabilities must be one number from 0 to 1 for each row; got {got}")
     of_fn, of_fp = _both(len(p), fn_cost, fp_cost)
     return (p * of_fn > (1 - p) * of_fp).astype(int)
 

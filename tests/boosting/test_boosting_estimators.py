@@ -596,3 +596,14 @@ def test_columns_without_any_difference():
         assert f1_score(y, decided) == 0.5  # of all rows predicted positive, the best that there is
     with pytest.raises(ValueError, match="CatBoost needs a column with more than one value"):
         CatBoostAnyLossClassifier("f1").fit(X, y)
+
+
+def test_rows_that_cannot_be_held_out():
+    with pytest.raises(ValueError, match="got 2 rows, none of which can be held out"):
+        LGBMAnyLossClassifier("f1").fit(np.eye(2), [0, 1])
+
+
+def test_a_parameter_that_no_library_knows_gives_a_warning():
+    X, y = np.random.default_rng(0).normal(size=(60, 2)), np.arange(60) % 2
+    with pytest.warns(UserWarning, match="'l2_leaf_reg' is not known as a parameter"):
+        XGBAnyLossClassifier("f1", n_estimators=3, l2_leaf_reg=5, n_jobs=1).fit(X, y)

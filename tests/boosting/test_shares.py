@@ -191,3 +191,10 @@ def test_what_is_refused(trees):
             call(X)
     with pytest.raises(NotFittedError):
         clone(trees).with_priors([0.5, 0.5])
+
+
+def test_the_held_out_score_of_other_shares_is_saved(trees, tmp_path):
+    moved = trees.with_priors([0.2, 0.8])
+    moved.save(tmp_path / "moved")
+    assert moved.held_out_score_ != trees.held_out_score_
+    assert LGBMAnyLossClassifier.load(tmp_path / "moved").held_out_score_ == moved.held_out_score_

@@ -71,3 +71,12 @@ def test_what_is_refused():
     with pytest.raises(ValueError, match="as many decisions as labels; got 1 and 2"):
         cost_summary([0, 1], [1], fn_cost=1, fp_cost=1)
     assert np.isnan(cost_summary([0, 1], [0, 1], fn_cost=0, fp_cost=1).savings)
+
+
+def test_wrong_values_are_named():
+    with pytest.raises(ValueError, match="from 0 to 1 for each row; got 1.4"):
+        least_cost([0.2, 1.4], fn_cost=3, fp_cost=1)
+    with pytest.raises(ValueError, match="from 0 to 1 for each row; got nan"):
+        least_cost([0.2, np.nan], fn_cost=3, fp_cost=1)
+    with pytest.raises(ValueError, match=r"one 0 or 1 for each row; got \['a', 'b'\]"):
+        cost_summary(["a", "b"], [0, 1], fn_cost=3, fp_cost=1)

@@ -5,6 +5,7 @@ import pytest
 from sklearn.datasets import load_wine
 from sklearn.metrics import f1_score
 from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
 
 import anyloss
 from anyloss._core.shapes import Layout
@@ -135,3 +136,11 @@ def test_the_classifier_has_the_parts_as_a_parameter():
     }
     with pytest.raises(ValueError, match="n_parts must be an integer of at least 1; got 0"):
         TunedDecisionClassifierCV(GaussianNB(), n_parts=0).fit(X, y)
+
+
+@pytest.mark.parametrize("y", [np.arange(60) % 2, np.arange(120).reshape(60, 2) % 3 % 2])
+def test_a_clear_gain_needs_several_classes(y):
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    model = KNeighborsClassifier(3)
+    with pytest.raises(ValueError, match="more than two classes.* got 2 (classes|labels)"):
+        TunedDecisionClassifierCV(model, "f1", adopt="clear").fit(X, y)

@@ -99,6 +99,8 @@ def test_the_interval_of_few_rows_is_that_of_jeffreys_and_covers():
     # Recall: a beta distribution with half a row added to both cells.
     expected = stats.beta.ppf([0.025, 0.975], 3.5, 9.5)
     assert (low, high) == pytest.approx(tuple(expected), abs=0.03)
+    assert few_rows_interval(y, y, scoring_of("recall", "binary", 1))[1] == 1  # no mistakes
+    assert few_rows_interval(y, 1 - y, scoring_of("recall", "binary", 1))[0] == 0
     rng, f1 = np.random.default_rng(0), scoring_of("f1", "binary", 1)
     shares = np.array([0.01, 0.05, 0.03, 0.91])  # true positives, false negatives, ...
     truth = 2 * shares[0] / (2 * shares[0] + shares[1] + shares[2])

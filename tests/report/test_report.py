@@ -588,6 +588,11 @@ def test_messages_are_graded_on_the_page(fitted):
     assert advice(dataclasses.replace(result, warnings=())) == (
         "Use this model: it is clearly better than all baselines."
     )
+    unclear = Baseline("c", 0.15, 0.55, (-0.1, 0.7))  # although its score is not the highest
+    assert advice(dataclasses.replace(result, warnings=(), baselines=(*better, unclear))) == (
+        "Use the simpler one of this model and the baseline c: there is no clear difference between "
+        "them on these test rows."
+    )
     with pytest.raises(
         ValueError, match="level must be one of stop, warning, information; got 'x'"
     ):

@@ -269,3 +269,14 @@ def test_limits_that_make_no_sense(options, message):
     X, y = rows(100)
     with pytest.raises(ValueError, match=message):
         fit_table(pd.DataFrame(X, columns=list("abc")).assign(y=y), "y", **options)
+
+
+def test_rows_of_weight_zero_have_no_part():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(150, 3))
+    y, weight = (X[:, 0] + rng.normal(size=150) > 0.6) * 1, rng.integers(0, 3, 150) * 1.0
+    used = weight > 0
+    every = AutoClassifier("f1", seed=0).fit(X, y, sample_weight=weight)
+    some = AutoClassifier("f1", seed=0).fit(X[used], y[used], sample_weight=weight[used])
+    assert every.predict_proba(X).tolist() == some.predict_proba(X).tolist()
+    assert every.held_out_score_ == some.held_out_score_

@@ -1,5 +1,7 @@
 """Rows that belong together, near-copies and columns that give the label away."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -130,3 +132,37 @@ def test_columns_that_identify_most_positives():
         assert any(f"column '{name}' alone identifies" in x for x in warnings)
     decided = np.isfinite(refund)
     assert f1_score(y, decided) < 0.9  # no AUC of 0.99
+
+
+def test_a_column_that_is_the_label_stops():
+    frame = load_breast_cancer(as_frame=True).frame[["mean area", "target"]]
+    frame["invoice"] = np.where(frame["target"] == 0, "I0", "I1")
+    found = fit_table(frame, "target", model="linear", folds=0)
+    (text,) = (x for x in found.warnings if "'invoice'" in x)
+    assert text.level == "stop"
+    assert "alone identifies 100% of the positive rows" in text
+    assert "leave it out if it is not (--drop invoice)" in text
+
+
+def test_an_identifier_that_rows_share_is_named():
+    frame = copies(rows=5).rename(columns={"customer": "customer_id"})
+    text = "rows share the values of 'customer_id' \\(60 in 300 rows\\).* \\(--group customer_id\\)"
+    (found,) = (x for x in prepare_table(frame, TableOptions(("left",))).warnings if "share" in x)
+    assert re.match(text, found)
+    grouped = prepare_table(frame, TableOptions(("left",), group="customer_id"))
+    assert not any("share" in x for x in grouped.warnings)
+    alone = frame.assign(customer_id=np.arange(300) * 3)  # distinct numbers are not used anyway
+    assert not any("share" in x for x in prepare_table(alone, TableOptions(("left",))).warnings)
+
+
+def test_the_interval_of_copies_is_that_of_the_rows():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(400, 3)), columns=list("abc"))
+    frame["left"] = (frame["a"] + rng.normal(size=400) > 0.8).astype(int)
+    ninefold = pd.concat([frame] * 9).sample(frac=1, random_state=0, ignore_index=True)
+    once, often = (fit_table(x, "left", model="linear", folds=5) for x in (frame, ninefold))
+    widths = [high - low for low, high in (once.interval, often.interval)]
+    assert widths[1] == pytest.approx(widths[0], rel=0.1)  # a third without the copies together
+    assert not any("copies" in x for x in once.warnings)
+    (text,) = (x for x in often.warnings if "copies" in x)
+    assert text.startswith("3200 of 3600 test rows are copies of others")

@@ -269,7 +269,10 @@ BROKEN = {
         "a quote that opens in the row of line 2 is closed only 2 lines later, .* 1 or more rows",
     ),
     "never closed": ('a,b\n1,x\n2,"y\n3,z\n', "a quote in line 3 is never closed: remove it"),
-    "too long": ("a,b\n" + "1,2\n" * 60_000 + "1,2,3\n", "Expected 2 fields in line 60002, saw 3"),
+    "too long": (
+        "a,b\n" + "1,2\n" * 60_000 + "1,2,3\n",
+        "has 3 fields in line 60002, and 2 before",
+    ),
 }
 
 
@@ -300,3 +303,46 @@ def test_half_precision_is_read_as_single_precision():
     found, (reading,), _ = read_columns(frame)
     assert found["x"].dtype == np.float32
     assert (reading.kind, reading.low, reading.high, reading.gaps) == ("numbers", "0.5", "2", 1)
+
+
+@pytest.mark.parametrize("kind", ["Int64", "Int16", "Float64", "int64[pyarrow]", "double[pyarrow]"])
+def test_nullable_numbers_are_numbers(kind):
+    values = pd.array([3, None, 70], dtype=kind)
+    found, (reading,), _ = read_columns(pd.DataFrame({"x": values}))
+    assert found["x"].dtype == np.float64
+    assert found["x"].tolist() == pytest.approx([3.0, np.nan, 70.0], nan_ok=True)
+    assert (reading.kind, reading.gaps, reading.low, reading.high) == ("numbers", 1, "3", "70")
+
+
+@pytest.mark.parametrize("kind", ["boolean", "bool[pyarrow]"])
+def test_nullable_truth_is_numbers(kind):
+    gaps, whole = pd.array([True, None, False], dtype=kind), pd.array([True, False], dtype=kind)
+    (found, _, _), (full, _, _) = (read_columns(pd.DataFrame({"x": x})) for x in (gaps, whole))
+    assert found["x"].tolist() == pytest.approx([1.0, np.nan, 0.0], nan_ok=True)
+    assert full["x"].dtype == bool
+
+
+def test_a_table_of_nullable_numbers_is_fitted_as_one_of_floats():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.normal(size=300), "x": rng.integers(0, 900, 300).astype(float)})
+    frame["y"] = np.where(frame["a"] + rng.normal(size=300) > 0.5, "yes", "no")
+    frame.loc[5, "x"] = np.nan
+    plain, nullable = (
+        fit_table(x, "y", model="linear", folds=0) for x in (frame, frame.astype({"x": "Int64"}))
+    )
+    assert nullable.score == plain.score
+    assert nullable.p_test.tolist() == plain.p_test.tolist()
+
+
+def test_one_short_row(tmp_path):
+    (tmp_path / "a.csv").write_text("a,b,c\n" + "1,x,2\n" * 30 + "1,x\n")
+    assert (
+        read_table(tmp_path / "a.csv")
+        .attrs["warnings"][0]
+        .startswith("1 row of the file has fewer fields than the 3 column names")
+    )
+
+
+def test_what_is_no_table():
+    with pytest.raises(TypeError, match="a file or a pandas DataFrame; got list"):
+        fit_table([1, 2], "a", "f1")

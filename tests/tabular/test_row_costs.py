@@ -102,7 +102,12 @@ def test_what_is_refused(folder, capsys):
     gap.to_csv(folder / "gap.csv", index=False)
     out = str(folder / "gap-out.csv")
     assert main(["predict", f"{folder}/model", f"{folder}/gap.csv", "--out", out]) == 2
-    assert "the cost column 'amount' must have a number" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "the cost column 'amount' must have a number" in error
+    assert "got a missing value in 1 row" in error
+    below = frame.assign(amount=np.where(np.arange(300) < 2, -1.5, 1.0))
+    with pytest.raises(ValueError, match=r"got '-1.5' in 2 rows"):
+        fit_table(below, "left", model="linear", fn_cost="amount", fp_cost=1)
     assert read_costs(None, None) is None
 
 

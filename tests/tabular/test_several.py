@@ -95,7 +95,7 @@ def test_several_columns_are_labels():
         ({"target": ["sad", "count"]}, "'count' must hold 0 and 1, .* got '0.5', '2'"),
         ({"target": ["sad", "never"]}, "at least 10 rows with 0 and 10 with 1, .* got 500 and 0"),
         ({"target": ["sad", "sad"]}, "distinct label columns; got \\['sad', 'sad'\\]"),
-        ({"target": ["sad", "sas"]}, "there is no column 'sas'; available columns are 'sad'"),
+        ({"target": ["sad", "sas"]}, "there is no column 'sas'; did you mean 'sad'"),
         ({"target": ["sad", "loud"], "positive": "1"}, "the positive class is for one label col"),
         ({"target": ["sad", "loud"], "drop": ["sad"]}, "'sad' is a label column and cannot be"),
         ({"target": "one", "average": "samples"}, "average must be one of auto, binary, macro"),

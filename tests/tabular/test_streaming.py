@@ -317,3 +317,34 @@ def test_the_command_streams_and_writes_a_report(few_rows, tmp_path, capsys):
     words = f"predict {tmp_path}/model {tmp_path}/a.parquet --out {tmp_path}/p.parquet"
     assert main(words.split()) == 0
     assert len(read_table(tmp_path / "p.parquet")) == 4000
+
+
+def test_texts_whose_dictionaries_differ_between_row_groups(tmp_path):
+    rng, n = np.random.default_rng(0), 600
+    frame = pd.DataFrame({"a": rng.normal(size=n)})
+    frame["code"] = [str(x) for x in np.repeat(range(6), 100) + rng.integers(0, 3, n)]
+    frame["y"] = np.where(frame["a"] + rng.normal(size=n) > 0.7, "yes", "no")
+    words = pa.dictionary(pa.int32(), pa.string())
+    schema = pa.schema([("a", pa.float64()), ("code", words), ("y", pa.string())])
+    with pq.ParquetWriter(tmp_path / "t.parquet", schema) as file:
+        for k in range(0, n, 100):
+            part = frame[k : k + 100].astype({"code": "category"})
+            file.write_table(pa.Table.from_pandas(part, schema, preserve_index=False))
+    whole, streamed = (
+        fit_table(tmp_path / "t.parquet", "y", model="linear", folds=0, stream=stream)
+        for stream in (False, True)
+    )
+    assert streamed.readings == whole.readings
+    assert streamed.score == whole.score
+
+
+def test_a_text_column_that_is_empty_in_the_sample(tmp_path, monkeypatch):
+    monkeypatch.setattr(streaming, "READ_ROWS", 100)
+    frame = pd.DataFrame({"a": np.arange(1000.0) % 37, "note": None, "y": ["no", "yes"] * 500})
+    frame.loc[999, "note"] = "refund"
+    frame.to_parquet(tmp_path / "t.parquet")
+    table = streaming.stream_table(tmp_path / "t.parquet", TableOptions(("y",)))
+    (text,) = (x for x in table.warnings if "note" in x)
+    assert text == (
+        "column 'note': cells that are not numbers are treated as missing (1: 'refund' in row 999)"
+    )

@@ -204,7 +204,7 @@ def test_columns_that_number_the_rows_are_not_used():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"target": "lefd"}, "there is no column 'lefd'; available columns are 'left'"),
+        ({"target": "lefd"}, "there is no column 'lefd'; did you mean 'left'"),
         ({"target": "age"}, "got 2.. classes, of which .* fewer: it looks like a column of num"),
         ({"target": "same"}, "'same' must have two classes or more; got 'x' in all rows"),
         ({"target": "left", "positive": "maybe"}, "must be one of 'no', 'yes'; got 'maybe'"),

@@ -250,6 +250,15 @@ def test_errors(options, message):
         refine(network(), [rare()], **options)
 
 
+def test_what_is_no_model_and_no_checkpoint(tmp_path):
+    with pytest.raises(TypeError, match="model must be a torch.nn.Module; got function"):
+        refine(lambda x: x, [rare()])
+    for content in (b"xx", b""):
+        (tmp_path / "bad.pt").write_bytes(content)
+        with pytest.raises(ValueError, match="bad.pt is not a checkpoint that refine has written"):
+            refine(network(), [rare()], checkpoint=tmp_path / "bad.pt")
+
+
 def test_autocast_is_a_type():
     with pytest.raises(
         TypeError, match="autocast must be a type such as torch.bfloat16; got 'bf16'"

@@ -20,10 +20,10 @@ class Explanation:
         metric (str): the name of the metric.
         counts (Counts): the counts.
         score (float): the metric of the counts.
-        true_positive (float): the change of the score by one more true positive (`tp + 1`,
-            `fn - 1`).
-        false_positive (float): the change of the score by one more false positive (`fp + 1`,
-            `tn - 1`).
+        true_positive (float): the change of the score per further true positive (`tp + 1`,
+            `fn - 1`): the derivative, which one whole sample follows closely if the counts are not
+            small.
+        false_positive (float): the same per further false positive (`fp + 1`, `tn - 1`).
         threshold (float or None): the probability above which it pays to predict a sample positive:
             0 if it always pays, 1 if it never pays, and None if the metric rewards mistakes.
 
@@ -31,8 +31,8 @@ class Explanation:
         >>> from anyloss import explain
         >>> print(explain("f1", tp=80, fn=20, fp=30, tn=870).words())
         f1 of tp=80, fn=20, fp=30, tn=870: 0.761905
-        one more true positive (tp + 1, fn - 1): +0.005896
-        one more false positive (fp + 1, tn - 1): -0.003628
+        one more true positive (tp + 1, fn - 1): about +0.005896
+        one more false positive (fp + 1, tn - 1): about -0.003628
         a true positive is worth 1.63 false positives
         threshold: predict positive if the probability is above 0.3810 (it must be calibrated)
     """
@@ -49,8 +49,8 @@ class Explanation:
         cells = ", ".join(f"{name}={value:g}" for name, value in vars(self.counts).items())
         lines = [
             f"{self.metric} of {cells}: {self.score:.6f}",
-            f"one more true positive (tp + 1, fn - 1): {self.true_positive:+.6f}",
-            f"one more false positive (fp + 1, tn - 1): {self.false_positive:+.6f}",
+            f"one more true positive (tp + 1, fn - 1): about {self.true_positive:+.6f}",
+            f"one more false positive (fp + 1, tn - 1): about {self.false_positive:+.6f}",
         ]
         if self.true_positive > 0 > self.false_positive:
             ratio = self.true_positive / -self.false_positive

@@ -89,7 +89,9 @@ def _by_text(spec: str) -> Metric:
     if with_params and _key(with_params[1]) in METRICS:
         return _with_parameters(METRICS[_key(with_params[1])], with_params[2])
     if beta := re.fullmatch(r"f(\d+|\d*\.\d+)(?:_score)?", name):
-        raise ValueError(f"unknown metric {spec!r}; write it as 'fbeta(beta={beta[1]})'")
+        raise ValueError(
+            f"unknown metric {spec!r}; write 'f1', or F-beta as 'fbeta(beta={beta[1]})'"
+        )
     if set(name.split("_")) <= set(CELLS) or not name.isidentifier():  # "tp - fp" is "tp_fp" here
         return Metric(spec, Formula(spec))
     if name in RANKING:

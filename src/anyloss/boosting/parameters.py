@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -37,7 +38,7 @@ def check(given: Mapping[str, Any], known: Iterable[str], metric: Metric) -> Non
     """Raise an error for parameters that the recipe sets, those of the metric, and misspelt names.
 
     `known` are the names that the library and the classifier accept. An unknown name that resembles
-    none of them is passed to the library.
+    none of them is passed to the library, with a warning.
 
     >>> from anyloss import metric
     >>> check({"lerning_rate": 0.1}, ["learning_rate", "max_depth"], metric("f1"))
@@ -61,6 +62,12 @@ def check(given: Mapping[str, Any], known: Iterable[str], metric: Metric) -> Non
             )
         if near := difflib.get_close_matches(name, known, 1, cutoff=0.8):
             raise ValueError(f"unknown parameter {name!r}; did you mean {near[0]!r}?")
+        warnings.warn(
+            f"{name!r} is not known as a parameter of this library, which may ignore it: check its "
+            "name",
+            UserWarning,
+            stacklevel=4,
+        )
 
 
 def oriented(given: Mapping[str, Any], flipped: bool) -> dict[str, Any]:

@@ -49,7 +49,7 @@ def parts_of(model: Any) -> tuple[dict[str, Any], dict[str, Writer]]:
             kind: _constants(members, model.task_) for kind, members in _kinds(found).items()
         },
         "margin": {"offset": parameters.to_json("offset", found.offset), "share": found.share},
-        "scores": {"start": found.start_score, "held_out": found.held_out_score},
+        "scores": {"start": model.start_score_, "held_out": model.held_out_score_},
         "columns": {
             "count": model.n_features_in_,
             "names": list(getattr(model, "feature_names_in_", [])) or None,

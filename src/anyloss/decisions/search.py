@@ -39,6 +39,8 @@ def best_decision(
     ... ).score
     1.0
     """
+    if adopt == "clear" and lay.task != "multiclass":
+        raise _no_mean_rule(lay, parts, max_evaluations)
     if lay.task == "binary":
         column = y[:, 0], scores[:, 0], metric
         threshold, score = (
@@ -70,13 +72,18 @@ def _of_classes(
     if parts > 1 and lay.classes > 2 and metric.cost_matrix is None:
         found = averaged_rule(goal_of, y.argmax(axis=1), scores, most, parts, adopt)
     if found is None and adopt == "clear":
-        raise ValueError(
-            "adopt='clear' compares the parts of a mean rule with the arg-max, which needs more "
-            "than two classes, n_parts above 1, no cost matrix, and enough evaluations (at least "
-            f"{PER_CLASS} per class and part); got {lay.classes} classes, n_parts={parts} and "
-            f"max_evaluations={most}. Use adopt='best'"
-        )
+        raise _no_mean_rule(lay, parts, most)
     return found or best_rule(_goal(y, metric, lay, weight), scores, most)
+
+
+def _no_mean_rule(lay: Layout, parts: int, most: int) -> ValueError:
+    what = f"{lay.classes} labels" if lay.task == "multilabel" else f"{max(2, lay.classes)} classes"
+    return ValueError(
+        "adopt='clear' compares the parts of a mean rule with the arg-max, which needs more than "
+        "two classes, n_parts above 1, no cost matrix, and enough evaluations (at least "
+        f"{PER_CLASS} per class and part); got {what}, n_parts={parts} and "
+        f"max_evaluations={most}. Use adopt='best'"
+    )
 
 
 def _goal(y: Array, metric: Metric, lay: Layout, weight: Array) -> Goal:

@@ -38,6 +38,11 @@ def inner_folds(
                 fold_of[rows] = (np.arange(len(rows)) + dealt) % folds
                 dealt += len(rows)
         held.append(np.arange(folds)[:, None] == fold_of[same])
+    if not held[0].any():
+        raise ValueError(
+            "some rows must be held out in turn, so that a class needs two different rows or more; "
+            f"got {len(y)} rows, none of which can be held out"
+        )
     return np.concatenate(held)
 
 

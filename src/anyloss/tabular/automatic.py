@@ -102,6 +102,9 @@ class AutoClassifier(DecisionShares):
         self, X: Array, y: Array, groups: Array | None = None, sample_weight: Array | None = None
     ) -> Self:
         """Fit as many members as the limit of time allows, and weigh them."""
+        if sample_weight is not None and not (used := sample_weight > 0).all():
+            groups = None if groups is None else groups[used]
+            X, y, sample_weight = X[used], y[used], sample_weight[used]
         limit = self.time_limit
         deadline = None if limit is None else Deadline(TRAINING * limit, self.clock)
         every = _Rows(X, y, sample_weight, groups)
@@ -148,7 +151,7 @@ class AutoClassifier(DecisionShares):
             deadline = None  # it is what is fitted if nothing else ends in time
         predicted = entry.factor * self._seconds.get(entry.like, 0.0)
         if deadline is not None and predicted > deadline.left():
-            about = f"it would take about {predicted:.0f} s"
+            about = f"it would take about {max(1.0, predicted):.0f} s"
             self.skipped_[entry.name] = about if predicted else "no time was left"
             return None
         self.on_fit(entry.name)

@@ -33,11 +33,22 @@ def broken_rows(
     ]
     if not short:
         return []
+    rows = f"{len(short)} rows of the file have" if len(short) > 1 else "1 row of the file has"
     return [
-        f"{len(short)} row{'s' if len(short) > 1 else ''} of the file have fewer fields than the "
+        f"{rows} fewer fields than the "
         f"{columns} column names, and the others are missing values (the first is in line "
         f"{short[0]})"
     ]
+
+
+def too_many_fields(error: Exception) -> list[str] | None:
+    """The usual number of fields, the line and its number, from the message of pandas' parser.
+
+    >>> too_many_fields(ValueError("C error: Expected 10 fields in line 51, saw 11"))
+    ['10', '51', '11']
+    """
+    found = re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", str(error))
+    return list(found.groups()) if found else None
 
 
 def line_of_open_quote(error: Exception) -> int | None:

@@ -10,7 +10,7 @@ from anyloss._core.explain import explain
 from anyloss.tabular.columns import listed
 from anyloss.tabular.encoder import TableEncoder
 from anyloss.tabular.labels import Outcome
-from anyloss.tabular.leaks import GIVEN_AWAY, LEAK
+from anyloss.tabular.leaks import CERTAIN, GIVEN_AWAY, LEAK
 from anyloss.tabular.messages import Message, information, stop
 from anyloss.tabular.scoring import Scoring, as_columns
 from anyloss.tabular.splitting import FEW
@@ -77,10 +77,8 @@ def row_warnings(
     for name, auc in aucs.items():
         if auc.max() > LEAK and not any(f"column {name!r} alone" in x for x in known):
             label = "the label" if outcome.task == "binary" else repr(outcome.classes[auc.argmax()])
-            warnings.append(
-                f"column {name!r} alone nearly determines {label} (AUC {auc.max():.3f}): check "
-                "that its value is known before the label"
-            )
+            text = f"column {name!r} alone nearly determines {label} (AUC {auc.max():.3f})"
+            warnings.append(_leak(text, name, certain=bool(auc.min() > CERTAIN)))
     return warnings
 
 
@@ -93,11 +91,16 @@ def leak_warnings(found: dict[str, Array], outcome: Outcome) -> list[str]:
             rows = (
                 "positive rows" if outcome.task == "binary" else f"rows of {outcome.classes[k]!r}"
             )
-            warnings.append(
-                f"column {name!r} alone identifies {shares[k]:.0%} of the {rows}: check that its "
-                "value is known before the label"
-            )
+            text = f"column {name!r} alone identifies {shares[k]:.0%} of the {rows}"
+            every = np.sort(shares)[1:] if len(shares) > 2 else shares  # all but the largest class
+            warnings.append(_leak(text, name, certain=bool(every.min() > CERTAIN)))
     return warnings
+
+
+def _leak(text: str, name: str, certain: bool) -> str:
+    """A warning about a column that may contain the label; if it is certain, do not go on."""
+    text += ": check that its value is known before the label"
+    return stop(f"{text}, and leave it out if it is not (--drop {name})") if certain else text
 
 
 def dropped_warning(encoder: TableEncoder) -> list[Message]:

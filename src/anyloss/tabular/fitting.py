@@ -186,7 +186,16 @@ def fit_table(
         table.keys, table.y, ~certifying, test_share, folds, seed, outcome.task, table.groups,
         table.times,
     )  # fmt: skip
-    seconds = None if time_limit is None else time_limit / (1 + plan.crossed * len(plan.splits))
+    fits = 1 + plan.crossed * len(plan.splits)
+    seconds = None if time_limit is None else time_limit / fits
+    if seconds is not None and fits > 1:
+        table.warnings.append(
+            information(
+                f"the limit of time is divided among {fits} fits, that of all rows and those of "
+                f"the folds, {seconds:.3g} s each, so that the members of a fold may differ from "
+                "those that are kept"
+            )
+        )
     work = Work(
         table, certifying, names, scoring, promise, seed, max_categories, verbose, stage, seconds,
         paid is not None,

@@ -86,7 +86,9 @@ def few_rows_interval(
 
     A bootstrap of few rows never draws what they do not hold, such as the first true positive. This
     interval is the central one of the posterior distribution under Jeffreys' prior, which adds half
-    a row to each of the four cells of each label (or two rows to the cells of several classes).
+    a row to each of the four cells of each label (or two rows to the cells of several classes). It
+    is extended to the score itself where that is outside, such as 1 for decisions without mistakes
+    (L. D. Brown, T. T. Cai and A. DasGupta, "Interval estimation for a binomial proportion", 2001).
 
     >>> from anyloss.tabular.scoring import scoring_of
     >>> y, none = np.repeat([1, 0], [8, 92]), np.zeros(100)
@@ -108,7 +110,9 @@ def few_rows_interval(
     rows = [np.vstack([as_columns(x), more]) for x, more in zip((y, decided), added, strict=True)]
     (label, own), kind = _kinds(rows, scoring)
     shares = np.random.default_rng(seed).dirichlet(np.bincount(kind, weight), DRAWS)
-    return central_interval(_scores(len(y) * shares, label, own, scoring))
+    low, high = central_interval(_scores(len(y) * shares, label, own, scoring))
+    score = scoring.score(y, decided)
+    return min(low, score), max(high, score)
 
 
 def _kinds(arrays: Sequence[Array], scoring: Scoring) -> tuple[list[Array], Array]:

@@ -30,7 +30,7 @@ from anyloss.tabular.preparing import (
     without_identifiers,
 )
 from anyloss.tabular.scoring import Scoring, as_columns
-from anyloss.tabular.splitting import Plan
+from anyloss.tabular.splitting import Plan, copied_rows, copies_warning
 from anyloss.tabular.trivial import trivial_decisions
 from anyloss.tabular.usual import USUAL
 
@@ -193,7 +193,7 @@ def measured(
     ]
     trivial = trivial_decisions(y_train, table.outcome, scoring, seed)
     rows, kept = np.concatenate([x.rows for x in found]), kept_rows(found)
-    groups = None if table.groups is None else table.groups[rows]
+    groups = copied_rows(table.keys[rows]) if table.groups is None else table.groups[rows]
     some = y[kept], ours[kept]
     compared = evaluating.compared(
         *some, named, trivial, scoring, seed, work.promise,
@@ -211,6 +211,7 @@ def measured(
         "importances": evaluating.importances(tested, some[0], top, scoring, seed),
     }, [
         *twin_warning(near, *some, scoring, table.groups is not None),
+        *(copies_warning(groups) if table.groups is None else []),
         *_latest_warning(work, found, scoring.score(y, ours)),
     ]
 

@@ -151,6 +151,27 @@ def read_labels(
     return (codes == k).astype(float), Outcome("binary", (target,), (negative, positive))
 
 
+def alike_classes(frame: Any, outcome: Outcome) -> list[str]:
+    """A warning about classes whose names differ only in case.
+
+    >>> frame = pd.DataFrame({"left": ["yes", "Yes", "no"] * 10})
+    >>> alike_classes(frame, read_labels(frame, ["left"])[1])
+    ["the classes 'Yes' and 'yes' of 'left' differ only in case: correct them if they are the same"]
+    """
+    if outcome.task == "multilabel":
+        return []
+    names = [label_text(x) for x in pd.unique(frame[outcome.targets[0]])]
+    alike: dict[str, list[str]] = {}
+    for name in sorted(names):
+        alike.setdefault(name.casefold().strip(), []).append(name)
+    return [
+        f"the classes {' and '.join(map(repr, same))} of {outcome.target!r} differ only in case: "
+        "correct them if they are the same"
+        for same in alike.values()
+        if len(same) > 1
+    ]
+
+
 def label_text(value: Any) -> str:
     """A label as in the file: pandas reads 1 as 1.0 if a value of the column is missing."""
     whole = isinstance(value, float) and value.is_integer()

@@ -13,6 +13,7 @@ from anyloss.recipe.folds import thinned
 from anyloss.tabular.scoring import Scoring, as_columns
 
 LEAK = 0.99  # the AUC of a single column above which it may contain the label
+CERTAIN = 0.999  # the AUC, or the share of identified rows, of a column that is the label
 TWIN_TEST_ROWS, MOST_TWIN_CELLS = 500, 2_000_000  # of the sample that is searched for near-copies
 NEAR = 0.1  # of the usual distance
 TWIN_SHARE, FEW_ALONE = 0.05, 20

@@ -24,6 +24,7 @@ class ParquetFile(NamedTuple):
     names: list[str]
     sizes: Array  # the rows of each row group
     gaps: frozenset[str]  # the columns that may have missing values
+    categories: frozenset[str] = frozenset()  # the columns of texts that have a dictionary
 
     @property
     def rows(self) -> int:
@@ -51,7 +52,7 @@ class ParquetFile(NamedTuple):
 
 def parquet_file(path: Path) -> ParquetFile:
     """Read the metadata of a Parquet file."""
-    from pyarrow.types import is_boolean, is_integer
+    from pyarrow.types import is_boolean, is_dictionary, is_integer
 
     check_file(path)
     with opened(path) as file:
@@ -81,7 +82,8 @@ def parquet_file(path: Path) -> ParquetFile:
             batches = file.iter_batches(BATCH, columns=[name])
             if not any(batch.column(0).null_count for batch in batches):
                 full.add(name)
-        return ParquetFile(path, names, sizes, frozenset(set(names) - full))
+        encoded = frozenset(x.name for x in schema if is_dictionary(x.type))
+        return ParquetFile(path, names, sizes, frozenset(set(names) - full), encoded)
 
 
 @contextmanager

@@ -16,7 +16,7 @@ import pandas as pd
 from anyloss._core.backend import Array
 from anyloss.tabular.columns import check_distinct, holds_identifiers, listed
 from anyloss.tabular.encoder import TableEncoder
-from anyloss.tabular.labels import LEAST, Outcome, read_labels
+from anyloss.tabular.labels import LEAST, Outcome, alike_classes, read_labels
 from anyloss.tabular.messages import information
 from anyloss.tabular.options import TableOptions
 from anyloss.tabular.reading import read_table
@@ -25,6 +25,7 @@ from anyloss.tabular.sources import local_file
 from anyloss.tabular.splitting import FEW, row_keys
 
 IDENTIFIES = "values hardly ever repeat"
+ROWS_OF_ONE = 1.5  # rows per value, on average, from which on an identifier is shared
 
 
 @dataclass(frozen=True)
@@ -99,6 +100,10 @@ def prepare_table(frame: Any, options: TableOptions) -> PreparedTable:
     >>> table.outcome.positive, int(table.y.sum()), list(table.frame)
     ('yes', 10, ['age'])
     """
+    if not isinstance(frame, pd.DataFrame):
+        raise TypeError(
+            f"expected the path of a file or a pandas DataFrame; got {type(frame).__name__}"
+        )
     frame = frame.set_axis([str(name) for name in frame.columns], axis=1)
     frame = frame.reset_index(drop=True)  # the position of each row in the table
     check_distinct(frame.columns)
@@ -119,6 +124,8 @@ def prepare_table(frame: Any, options: TableOptions) -> PreparedTable:
     )  # fmt: skip
     table.leave_out(apart, "costs only")
     table.leave_out_numbered(numbered)
+    if options.group is None:
+        table.warnings.extend(shared_identifiers(table.frame))
     return table
 
 
@@ -152,6 +159,7 @@ def read_label_columns(frame: Any, options: TableOptions) -> LabelColumns:
         )
         frame = frame[used]
     y, outcome = read_labels(frame, targets, options.positive, options.average)
+    warnings += alike_classes(frame, outcome)
     groups, times = _groups(frame, options.group), _times(frame, options.time)
     return LabelColumns(used, y, outcome, groups, times, warnings)
 
@@ -212,16 +220,43 @@ def check_column(name: str, columns: Any) -> None:
     """Raise an error for a name that is not a column, with the most similar names."""
     if name not in columns:
         names = [str(x) for x in columns]
-        near = difflib.get_close_matches(name, names, n=3, cutoff=0.4) or names[:10]
-        raise ValueError(f"there is no column {name!r}; available columns are {listed(near)}")
+        if near := difflib.get_close_matches(name, names, n=1, cutoff=0.6):
+            raise ValueError(f"there is no column {name!r}; did you mean {near[0]!r}?")
+        raise ValueError(f"there is no column {name!r}; the columns are {listed(names)}")
 
 
 def numbers_rows(name: str, series: Any) -> bool:
     """Whether distinct integers are row numbers, or have the name of an identifier."""
     if series.dtype.kind not in "iu" or len(series) <= FEW or not series.is_unique:
         return False
-    named = re.search(r"(^|[_ .-])(id|ID|Id)$|[a-z]I[dD]$", name) is not None
-    return named or int(series.max()) - int(series.min()) == len(series) - 1
+    return names_identifier(name) or int(series.max()) - int(series.min()) == len(series) - 1
+
+
+def names_identifier(name: str) -> bool:
+    """Whether a column has the name of an identifier.
+
+    >>> [names_identifier(x) for x in ("customer_id", "ID", "orderId", "paid", "bid")]
+    [True, True, True, False, False]
+    """
+    return re.search(r"(^|[_ .-])(id|ID|Id)$|[a-z]I[dD]$", name) is not None
+
+
+def shared_identifiers(frame: Any) -> list[str]:
+    """Warnings about identifiers that rows share, as the rows of a customer do.
+
+    >>> shared_identifiers(pd.DataFrame({"id": list(range(60)) * 2, "x": range(120)}))[0][:43]
+    "rows share the values of 'id' (60 in 120 ro"
+    """
+    found = []
+    for name in filter(names_identifier, frame):
+        rows, values = int(frame[name].notna().sum()), frame[name].nunique()
+        if values > FEW and rows >= ROWS_OF_ONE * values:
+            found.append(
+                f"rows share the values of {name!r} ({values} in {rows} rows): if the rows of a "
+                "value belong together, such as those of a customer, keep them together (--group "
+                f"{name}), since otherwise the score may be too high"
+            )
+    return found
 
 
 def without_identifiers(table: PreparedTable, train: Any) -> Any:

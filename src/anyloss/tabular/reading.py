@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import pandas as pd
 
-from anyloss.tabular.broken import broken_rows, line_of_open_quote
+from anyloss.tabular.broken import broken_rows, line_of_open_quote, too_many_fields
 from anyloss.tabular.columns import check_distinct
 from anyloss.tabular.excel import EXCEL, excel_frame
 from anyloss.tabular.parquet import opened
@@ -203,6 +203,12 @@ def _unreadable(path: Path, encoding: str, separator: str | None, error: Excepti
         return ValueError(
             f"{path} cannot be read as {encoding}{split}: a quote in line {line} is never closed: "
             "remove it, or double it"
+        )
+    if (found := too_many_fields(error)) is not None:
+        fields, line, there = found
+        return ValueError(
+            f"{path} has {there} fields in line {line}, and {fields} before{split}: quote texts "
+            "that contain the separator, or name another separator (--separator)"
         )
     return ValueError(
         f"{path} cannot be read as {encoding}{split}: {str(error).strip()}; set the encoding and "

@@ -213,10 +213,12 @@ def _native(series: Any) -> tuple[str, Any] | None:
     if inferred in ("timedelta64", "timedelta"):
         days = pd.to_timedelta(series) / pd.Timedelta(days=1)
         return "numbers", days.astype(float)
-    if inferred in ("boolean", "integer", "floating", "mixed-integer-float", "decimal", "empty"):
+    if series.isna().all():  # also a column of texts of which none is there
+        return "numbers", pd.Series(np.nan, index=series.index)
+    if inferred in ("boolean", "integer", "floating", "mixed-integer-float", "decimal"):
         if dtype == np.float16:  # pandas cannot sort these
             return "numbers", series.astype(np.float32)
-        return "numbers", series if dtype.kind in "biuf" else _floats(series)
+        return "numbers", _plain(series)
     types = sorted({type(value).__name__ for value in series.dropna()})
     raise ValueError(
         f"expected numbers, dates or text; got values of {', '.join(map(repr, types[:5]))}: "
@@ -224,7 +226,19 @@ def _native(series: Any) -> tuple[str, Any] | None:
     )
 
 
-def _floats(series: Any) -> Any:
+def _plain(series: Any) -> Any:
+    """Numbers in NumPy's types: integers and booleans with gaps are floats, as in a file.
+
+    >>> _plain(pd.Series([1, None], dtype="Int64")).tolist()
+    [1.0, nan]
+    """
+    dtype = series.dtype
+    if isinstance(dtype, np.dtype) and dtype.kind in "biuf":
+        return series
+    if dtype.kind in "biu" and not series.isna().any():
+        return series.astype({"b": bool, "i": np.int64, "u": np.uint64}[dtype.kind])
+    if dtype.kind == "b":  # pyarrow has no floats for them
+        series = series.astype(object)
     return pd.Series(series.to_numpy(np.float64, na_value=np.nan), index=series.index)
 
 

@@ -83,9 +83,13 @@ def _column(name: str, frame: Any) -> Array:
     series = frame[name]
     values = series.to_numpy(float) if series.dtype.kind in "iufb" else np.array([np.nan])
     if not (np.isfinite(values) & (values >= 0)).all():
+        wrong = (
+            series[~(np.isfinite(values) & (values >= 0))] if len(values) == len(series) else series
+        )
+        shown = "a missing value" if wrong.isna().iloc[0] else repr(str(wrong.iloc[0]))
         raise ValueError(
             f"the cost column {name!r} must have a number of at least 0 in every row (--fn-cost, "
-            f"--fp-cost); got {series.dtype} with {int(series.isna().sum())} missing"
+            f"--fp-cost); got {shown} in {len(wrong)} rows"
         )
     return values
 

@@ -14,6 +14,7 @@ from anyloss.tabular.labels import LEAST
 from anyloss.tabular.scoring import as_columns
 
 FEW = 50  # a score of fewer rows of a class is uncertain
+COPIED_SHARE, MOST_COPIED = 0.05, 100_000  # rows with copies, and rows that are searched for them
 FOLDS, MOST_CROSSED = 5, 20_000  # rows, up to which cross-fitting is chosen by itself
 
 
@@ -29,6 +30,32 @@ class Plan(NamedTuple):
 def row_keys(frame: Any) -> Array:
     """A number for each row, the same for identical rows."""
     return np.asarray(pd.util.hash_pandas_object(frame, index=False))
+
+
+def copied_rows(keys: Array) -> Array | None:
+    """The number of each row's copies as a group, if many rows have copies; otherwise None.
+
+    As in a split, rows with ten or more copies count one by one.
+
+    >>> copied_rows(np.array([5, 7, 5, 9])).tolist(), copied_rows(np.arange(4))
+    ([0, 1, 0, 2], None)
+    """
+    if len(keys) > MOST_COPIED:
+        return None
+    same = np.unique(kept_together(np.unique(keys, return_inverse=True)[1]), return_inverse=True)[1]
+    alone = np.bincount(same)[same] == 1
+    return None if alone.mean() > 1 - COPIED_SHARE else same
+
+
+def copies_warning(groups: Array | None) -> list[str]:
+    """A warning that many rows are copies."""
+    if groups is None:
+        return []
+    rows, different = len(groups), int(groups.max()) + 1
+    return [
+        f"{rows - different} of {rows} test rows are copies of others: the intervals count the "
+        "copies of a row together. Remove copies that are no observations of their own"
+    ]
 
 
 def plan_splits(

@@ -137,9 +137,9 @@ def stream_table(path: Path, options: TableOptions) -> StreamedTable:
     labels = read_label_columns(whole.reset_index(drop=True), options)
     del whole
     places = np.flatnonzero(labels.used)
-    sample, readings, _ = read_columns(
-        pd.concat(file.batches(features, _some(places, options.seed)))
-    )
+    drawn = pd.concat(file.batches(features, _some(places, options.seed)))
+    categories = {x: "category" for x in features if x in file.categories}
+    sample, readings, _ = read_columns(drawn.astype(categories))  # row groups may differ in them
     numbered = _numbered(path, places, sample)
     columns = [
         Column(x, _whole_dtype(sample[x.name].dtype, x.name in file.gaps))

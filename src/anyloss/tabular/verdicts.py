@@ -46,8 +46,10 @@ def headline(baselines: Sequence[Baseline]) -> str:
     best = max(others, key=lambda x: x.score)
     if best.interval[1] < 0:
         return f"Use the baseline {best.name}: it is clearly better than this model."
-    if best.interval[0] > 0:
+    unclear = [x for x in others if x.interval[0] <= 0]
+    if not unclear:
         return "Use this model: it is clearly better than all baselines."
+    best = max(unclear, key=lambda x: x.score)
     return (
         f"Use the simpler one of this model and the baseline {best.name}: there is no clear "
         "difference between them on these test rows."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import torch
@@ -34,7 +35,15 @@ class Checkpoint:
         """Restore the model and the random numbers; the states of the objects, None if new."""
         if self.path is None or not self.path.exists():
             return None
-        state: dict[str, Any] = torch.load(self.path, map_location="cpu", weights_only=True)
+        try:
+            state: dict[str, Any] = torch.load(self.path, map_location="cpu", weights_only=True)
+        except (UnpicklingError, RuntimeError, EOFError):
+            state = {}
+        if "settings" not in state:
+            raise ValueError(
+                f"{self.path} is not a checkpoint that refine has written, or it is damaged: "
+                "remove it to begin again, or name another file"
+            )
         for name, value in self.settings.items():
             if state["settings"].get(name) != value:
                 raise ValueError(

@@ -148,6 +148,8 @@ def refine(
         tensor([0, 0, 1])
     """
     how = Training(optimizer or partial(torch.optim.Adam, lr=1e-3), scheduler, autocast, max_norm)
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model must be a torch.nn.Module; got {type(model).__name__}")
     _check(how, start, start_epochs, epochs, ema, patience, valid)
     everything = [p for p in model.parameters() if p.requires_grad]
     groups = _groups(everything, parameters)
