@@ -193,7 +193,7 @@ def measured(
     ]
     trivial = trivial_decisions(y_train, table.outcome, scoring, seed)
     rows, kept = np.concatenate([x.rows for x in found]), kept_rows(found)
-    groups = copied_rows(table.keys[rows]) if table.groups is None else table.groups[rows]
+    groups = copied_rows(table.keys[rows], y) if table.groups is None else table.groups[rows]
     some = y[kept], ours[kept]
     compared = evaluating.compared(
         *some, named, trivial, scoring, seed, work.promise,

@@ -32,19 +32,26 @@ def row_keys(frame: Any) -> Array:
     return np.asarray(pd.util.hash_pandas_object(frame, index=False))
 
 
-def copied_rows(keys: Array) -> Array | None:
-    """The number of each row's copies as a group, if many rows have copies; otherwise None.
+def copied_rows(keys: Array, y: Array) -> Array | None:
+    """The number of each row's copies as a group, if many rows are copies; otherwise None.
 
-    As in a split, rows with ten or more copies count one by one.
+    As in a split, rows with ten or more copies count one by one. Rows that are equal by chance, as
+    in a table of few values, are no copies: more than a twentieth of them have different labels.
 
-    >>> copied_rows(np.array([5, 7, 5, 9])).tolist(), copied_rows(np.arange(4))
+    >>> y = np.array([1.0, 0.0, 1.0, 0.0])
+    >>> copied_rows(np.array([5, 7, 5, 9]), y).tolist(), copied_rows(np.array([5, 5, 7, 9]), y)
     ([0, 1, 0, 2], None)
     """
     if len(keys) > MOST_COPIED:
         return None
     same = np.unique(kept_together(np.unique(keys, return_inverse=True)[1]), return_inverse=True)[1]
-    alone = np.bincount(same)[same] == 1
-    return None if alone.mean() > 1 - COPIED_SHARE else same
+    sizes, labels = np.bincount(same), as_columns(y)
+    if (sizes[same] == 1).mean() > 1 - COPIED_SHARE:
+        return None
+    positives = np.zeros((len(sizes), labels.shape[1]))
+    np.add.at(positives, same, labels)
+    mixed = ((positives > 0) & (positives < sizes[:, None])).any(axis=1)
+    return None if mixed[sizes > 1].mean() > COPIED_SHARE else same
 
 
 def copies_warning(groups: Array | None) -> list[str]:

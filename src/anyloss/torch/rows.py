@@ -140,8 +140,8 @@ def read_labels(model: nn.Module, loader: Iterable[Any], loss: AnyLoss) -> Label
         sums = exchange(sums.to(device), None).cpu()
     if not ((sums > 0).sum(0) == 2).any():
         raise ValueError(
-            "the rows of a loader must be of more than one class (labels 0 and 1, or class "
-            f"indices); got one class only, or weights of 0: {sums[1].tolist()} positives per class"
+            "the labels of a loader (0 and 1, or class indices) must be of more than one class; "
+            f"got one class, or weights of 0: {sums[1].tolist()} positives per class"
         )
     if found.layout.task == "multilabel" and options.ignore_index is not None:
         raise ValueError(
