@@ -205,9 +205,9 @@ def _unreadable(path: Path, encoding: str, separator: str | None, error: Excepti
             "remove it, or double it"
         )
     if (found := too_many_fields(error)) is not None:
-        fields, line, there = found
+        fields, at, there = found
         return ValueError(
-            f"{path} has {there} fields in line {line}, and {fields} before{split}: quote texts "
+            f"{path} has {there} fields in line {at}, and {fields} before{split}: quote texts "
             "that contain the separator, or name another separator (--separator)"
         )
     return ValueError(

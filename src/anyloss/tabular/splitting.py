@@ -50,7 +50,7 @@ def copied_rows(keys: Array, y: Array) -> Array | None:
         return None
     positives = np.zeros((len(sizes), labels.shape[1]))
     np.add.at(positives, same, labels)
-    mixed = ((positives > 0) & (positives < sizes[:, None])).any(axis=1)
+    mixed = ((positives > 0) & (positives < sizes[:, None])).any(axis=1, keepdims=True)
     return None if mixed[sizes > 1].mean() > COPIED_SHARE else same
 
 
