@@ -50,8 +50,9 @@ def copied_rows(keys: Array, y: Array) -> Array | None:
         return None
     positives = np.zeros((len(sizes), labels.shape[1]))
     np.add.at(positives, same, labels)
-    mixed = ((positives > 0) & (positives < sizes[:, None])).any(axis=1, keepdims=True)
-    return None if mixed[sizes > 1].mean() > COPIED_SHARE else same
+    shares = (positives / sizes[:, None])[sizes > 1]
+    mixed = ((shares > 0) & (shares < 1)).any(axis=1)
+    return None if mixed.mean() > COPIED_SHARE else same
 
 
 def copies_warning(groups: Array | None) -> list[str]:
