@@ -214,6 +214,12 @@ def fit_table(
         there = tuple(x[rows] if x.ndim else x for x in paid)
         found["costs"] = summaries(found["y_test"], p, decided, there, metric)
         decided = decisions_of_least_cost(p, there)
+        table.warnings.append(
+            information(
+                "predict decides each row by its least expected cost; the score, the matrix and "
+                f"the baselines are those of decisions for {metric}, which it does not take"
+            )
+        )
     kept = TableModel(
         fitted.encoder, fitted.classifier, outcome, tuple(table.readings),
         _profile(outcome, profiles, decided), id_column, costs,
@@ -338,8 +344,8 @@ def _check_time_limit(seconds: float | None, ensemble: bool) -> None:
     """Refuse a limit of time that is not a positive number, or for a model that is no ensemble."""
     if seconds is not None and not ensemble:
         raise ValueError(
-            "a limit of time is for the automatic model without constraints, which fits as many "
-            "members as it allows: leave it out, or the model and the constraints (--time-limit)"
+            "a limit of time is for the automatic model without constraints (--time-limit): leave "
+            "out the limit, or fit --model auto without constraints"
         )
     number = isinstance(seconds, Real) and 0 < float(seconds) < math.inf
     if seconds is not None and not number:
