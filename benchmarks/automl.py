@@ -199,10 +199,13 @@ def summary(journal: Path, sets: list[dict[str, Any]]) -> str:
         parts += [versus_lines(every, other) for other in every["method"].unique() if other != OURS]
     if NULL in set(every["method"]):
         parts += ["null row\n" + versus(every, NULL, "forest_tuned", ROPE).round(3).to_string()]
-    for (budget, metric), table in per_dataset(every).groupby(level=["model", "metric"]):
+    place = ["model", "metric", "dataset", "fold"]
+    methods = every.groupby(place)["method"].transform("nunique")
+    complete = every[methods == every["method"].nunique()]  # folds that all methods have
+    for (budget, metric), table in per_dataset(complete).groupby(level=["model", "metric"]):
         table = table.droplevel(["model", "metric"])
-        table.loc["mean of complete sets"] = table.dropna().mean()
-        parts += [f"{metric}, {budget}\n{table.round(3).to_string()}"]
+        table.loc["mean"] = table.mean()
+        parts += [f"{metric}, {budget}, folds of all methods\n{table.round(3).to_string()}"]
     return "\n\n".join(parts)
 
 
