@@ -100,8 +100,8 @@ def least_cost(probabilities: Any, *, fn_cost: Any, fp_cost: Any) -> Array:
         [1, 0, 1]
     """
     p = np.asarray(probabilities, dtype=float)
-    if p.ndim != 1 or not ((p >= 0) & (p <= 1)).all():
-        wrong = p[~((p >= 0) & (p <= 1))] if p.ndim == 1 else p
+    wrong = p[~((p >= 0) & (p <= 1))]
+    if p.ndim != 1 or len(wrong):
         got = f"{wrong[0]:g}" if p.ndim == 1 else f"shape {p.shape}"
         raise ValueError(f"probabilities must be one number from 0 to 1 for each row; got {got}")
     of_fn, of_fp = _both(len(p), fn_cost, fp_cost)

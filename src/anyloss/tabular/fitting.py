@@ -341,7 +341,7 @@ def _facts(table: PreparedTable) -> dict[str, Any]:
 
 
 def _check_time_limit(seconds: float | None, ensemble: bool) -> None:
-    """Refuse a limit of time that is not a positive number, or for a model that is no ensemble."""
+    """Refuse a limit of time that is not a positive number, and one for a single model."""
     if seconds is not None and not ensemble:
         raise ValueError(
             "a limit of time is for the automatic model without constraints (--time-limit): leave "

@@ -81,11 +81,10 @@ def _number(given: str | float) -> str | float:
 def _column(name: str, frame: Any) -> Array:
     check_column(name, frame)
     series = frame[name]
-    values = series.to_numpy(float) if series.dtype.kind in "iufb" else np.array([np.nan])
-    if not (np.isfinite(values) & (values >= 0)).all():
-        wrong = (
-            series[~(np.isfinite(values) & (values >= 0))] if len(values) == len(series) else series
-        )
+    numbers = series.dtype.kind in "iufb"
+    values = series.to_numpy(float) if numbers else np.full(len(series), np.nan)
+    wrong = series[~(np.isfinite(values) & (values >= 0))]
+    if len(wrong):
         shown = "a missing value" if wrong.isna().iloc[0] else repr(str(wrong.iloc[0]))
         raise ValueError(
             f"the cost column {name!r} must have a number of at least 0 in every row (--fn-cost, "

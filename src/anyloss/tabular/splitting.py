@@ -32,6 +32,11 @@ def row_keys(frame: Any) -> Array:
     return np.asarray(pd.util.hash_pandas_object(frame, index=False))
 
 
+def copies_together(keys: Array) -> Array:
+    """The group of each row: identical rows share one, unless there are ten or more copies."""
+    return kept_together(np.unique(keys, return_inverse=True)[1])
+
+
 def copied_rows(keys: Array, y: Array) -> Array | None:
     """The number of each row's copies as a group, if many rows are copies; otherwise None.
 
@@ -44,7 +49,7 @@ def copied_rows(keys: Array, y: Array) -> Array | None:
     """
     if len(keys) > MOST_COPIED:
         return None
-    same = np.unique(kept_together(np.unique(keys, return_inverse=True)[1]), return_inverse=True)[1]
+    _, same = np.unique(copies_together(keys), return_inverse=True)
     sizes, labels = np.bincount(same), as_columns(y)
     if (sizes[same] == 1).mean() > 1 - COPIED_SHARE:
         return None
@@ -157,7 +162,7 @@ def _fold_masks(
         masks = [(times <= a, (times > a) & (times <= b)) for a, b in pairwise(edges[1:])]
     else:
         if groups is None:
-            groups = kept_together(np.unique(keys, return_inverse=True)[1])
+            groups = copies_together(keys)
         rng = np.random.default_rng(seed)
         held = inner_folds(y, as_columns(y), task, folds, 1, rng, groups)
         masks = [(~x, x) for x in held]
@@ -193,8 +198,7 @@ def split_rows(
         chosen = times > np.quantile(times, 1 - share)
         _check_split(as_columns(y), chosen, share, task)
         return chosen, int(np.isin(keys[chosen], keys[~chosen]).sum())
-    _, same = np.unique(keys, return_inverse=True)
-    same = kept_together(same) if groups is None else groups
+    same = copies_together(keys) if groups is None else groups
     _, group = np.unique(same, return_inverse=True)
     stratum = strata(as_columns(y), task)
     rarest_first = np.argsort(np.bincount(stratum), kind="stable")
