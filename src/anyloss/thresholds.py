@@ -11,6 +11,7 @@ from anyloss._core.constraints import ROUNDING, Constraint, ConstraintSpec, read
 from anyloss._core.counts import Counts
 from anyloss._core.documents import documented
 from anyloss._core.scoring import check_finite
+from anyloss._core.shapes import as_numbers
 from anyloss.metrics import Metric, MetricSpec
 from anyloss.metrics import metric as find_metric
 
@@ -132,14 +133,8 @@ def _feasible(constraints: tuple[Constraint, ...], cells: Counts, cuts: Array) -
 
 def columns(y_true: Array, y_score: Array, weight: Array | None) -> tuple[Array, Array, Array]:
     """Labels, scores and weights as NumPy columns, checked."""
-    s = np.asarray(y_score)
-    if s.dtype.kind not in "fiub" or np.asarray(y_true).dtype.kind not in "fiub":
-        raise TypeError(
-            f"labels and scores must be numbers; got {np.asarray(y_true).dtype} labels, "
-            f"{s.dtype} scores"
-        )
-    s = s if s.dtype.kind == "f" else s.astype(float)
-    y = np.asarray(y_true, dtype=float)
+    y, s = as_numbers(y_true, y_score)
+    y, s = y.astype(float), s if s.dtype.kind == "f" else s.astype(float)
     w = np.ones(y.shape) if weight is None else np.asarray(weight, dtype=float)
     if y.ndim != 1 or y.shape != s.shape or y.shape != w.shape or not len(y):
         raise ValueError(

@@ -241,6 +241,8 @@ def test_monai_value():
         (([1, 3], [[0.1, 0.9], [0.5, 0.5]]), {}, ValueError, r"labels must lie in \[0, 1\]"),
         ((["a", "b"], [0.1, 0.2]), {}, TypeError, "must be numbers"),
         ((1, 0.5), {}, ValueError, "at least one axis"),
+        (([0.1, 0.2], [1, 0]), {}, ValueError, "labels come first .* got .* of type int64"),
+        (([0.1, 0.2], [True, False]), {}, ValueError, "of type bool, as if"),
         (([1, 0], [0.1, 1.2]), {}, ValueError, "from_logits=True for logits"),
         (([1, 0], [0.1, np.nan]), {}, ValueError, "no NaN"),
         (([1, np.nan], [0.1, 0.2]), {}, ValueError, "labels"),

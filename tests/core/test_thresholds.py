@@ -71,6 +71,7 @@ def test_a_million_rows_are_one_sort():
         (([1, 0], [0.1, np.nan]), "finite"),
         (([1, 2], [0.1, 0.2]), r"labels must lie in \[0, 1\]; got 1.0 to 2.0"),
         (([np.nan, 1], [0.1, 0.2]), "labels"),
+        (([0.1, 0.2], [1, 0]), "as if they were in the wrong order"),
     ],
 )
 def test_bad_input(arguments, message):

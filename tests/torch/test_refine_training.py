@@ -3,6 +3,7 @@
 Run as a script, this file is a run that is killed: `python test_refine_training.py FOLDER KIND`.
 """
 
+import io
 import math
 import os
 import signal
@@ -253,7 +254,9 @@ def test_errors(options, message):
 def test_what_is_no_model_and_no_checkpoint(tmp_path):
     with pytest.raises(TypeError, match="model must be a torch.nn.Module; got function"):
         refine(lambda x: x, [rare()])
-    for content in (b"xx", b""):
+    other = io.BytesIO()
+    torch.save(torch.ones(2), other)
+    for content in (b"xx", b"", other.getvalue()):
         (tmp_path / "bad.pt").write_bytes(content)
         with pytest.raises(ValueError, match="bad.pt is not a checkpoint that refine has written"):
             refine(network(), [rare()], checkpoint=tmp_path / "bad.pt")

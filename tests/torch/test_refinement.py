@@ -1,6 +1,7 @@
 """The recipe for a user's own PyTorch module: every step recomputed by hand."""
 
 import io
+import warnings
 from copy import deepcopy
 from functools import partial
 
@@ -599,6 +600,18 @@ def test_an_untrained_start_is_a_warning():
     backwards = trained(linear(), x, 1 - y)
     with pytest.warns(UserWarning, match="no better than a constant .* start_epochs=20"):
         refine(backwards, [(x, y)], epochs=0)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_probabilities_instead_of_logits_are_a_warning(classes):
+    x, y = rare() if classes == 2 else blobs(classes=3)
+    module = trained(linear(1 if classes == 2 else 3), x, y)
+    end = nn.Sigmoid() if classes == 2 else nn.Softmax(1)
+    with pytest.warns(UserWarning, match="looks like probabilities.* Remove the sigmoid"):
+        refine(nn.Sequential(module, end), [(x, y)], epochs=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        refine(module, [(x, y)], epochs=0)
 
 
 class Once:

@@ -360,11 +360,7 @@ def prepare(
     metric: Metric | None = None,
 ) -> Samples:
     """Check NumPy scores and labels, and bring them to the three axes."""
-    scores, labels = np.asarray(y_score), np.asarray(y_true)
-    if scores.dtype.kind not in "fiub" or labels.dtype.kind not in "fiub":
-        raise TypeError(
-            f"scores and labels must be numbers; got {scores.dtype} scores, {labels.dtype} labels"
-        )
+    labels, scores = as_numbers(y_true, y_score)
     integer = labels.dtype.kind in "iu"
     lay = layout(scores.shape, labels.shape, integer, options, metric)
     return arrange(
@@ -376,6 +372,24 @@ def prepare(
         ignore_index=options.ignore_index,
         check=partial(check_values, from_logits=options.from_logits),
     )
+
+
+def as_numbers(y_true: Array, y_score: Array) -> tuple[Array, Array]:
+    """Labels and scores as NumPy arrays of numbers; those in the wrong order are refused."""
+    labels, scores = np.asarray(y_true), np.asarray(y_score)
+    if scores.dtype.kind not in "fiub" or labels.dtype.kind not in "fiub":
+        raise TypeError(
+            f"scores and labels must be numbers; got {scores.dtype} scores, {labels.dtype} labels"
+        )
+    if scores.dtype.kind != "f" and labels.dtype.kind == "f":
+        shares = bool(((labels > 0) & (labels < 1)).any())
+        if shares and bool(((scores == 0) | (scores == 1)).all()):
+            raise ValueError(
+                "labels come first and scores second; got labels with fractions and scores that "
+                f"are 0 or 1 of type {scores.dtype}, as if they were in the wrong order. If these "
+                "are decisions, pass them as floats"
+            )
+    return labels, scores
 
 
 def _check_range(what: str, x: Array, low: float, high: float) -> None:

@@ -36,10 +36,10 @@ class Checkpoint:
         if self.path is None or not self.path.exists():
             return None
         try:
-            state: dict[str, Any] = torch.load(self.path, map_location="cpu", weights_only=True)
+            state: Any = torch.load(self.path, map_location="cpu", weights_only=True)
         except (UnpicklingError, RuntimeError, EOFError):
-            state = {}
-        if "settings" not in state:
+            state = None
+        if not isinstance(state, dict) or "settings" not in state:
             raise ValueError(
                 f"{self.path} is not a checkpoint that refine has written, or it is damaged: "
                 "remove it to begin again, or name another file"

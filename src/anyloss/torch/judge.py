@@ -79,6 +79,13 @@ class Judge:
             found.append(self._score(rows._replace(z=z)))
         return max(found)
 
+    def are_probabilities(self, rows: Rows) -> bool:
+        """Whether what the model returned for these rows looks like probabilities."""
+        within = bool(((rows.z >= 0) & (rows.z <= 1)).all())
+        if self.labels.layout.task != "multiclass":
+            return within and bool(rows.z.any())  # zeros are an untrained last layer
+        return within and bool(((rows.z.sum(1) - 1).abs() < 1e-3).all())
+
     def threshold(self, rows: Rows) -> Tensor:
         """The threshold of each class for the metric, in turn where there are several.
 

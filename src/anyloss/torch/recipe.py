@@ -140,6 +140,14 @@ class Refinement:
         """Judge the start; warn with an advice if it looks untrained."""
         same_buffers(inner(self.model))
         rows = self._rows(self.model)
+        if self.judge.are_probabilities(rows):
+            warnings.warn(
+                "the model must return logits; what it returns looks like probabilities: all "
+                "numbers are between 0 and 1, and those of several classes sum to 1. Remove the "
+                "sigmoid or softmax at its end",
+                UserWarning,
+                stacklevel=3,
+            )
         threshold = self.judge.threshold(rows)
         start = Candidate(snapshot(self.model), threshold, self.judge.scores(rows, threshold))
         self.selection = Selection(start)
