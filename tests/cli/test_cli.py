@@ -105,9 +105,11 @@ def test_several_classes_and_labels(tmp_path, capsys, monkeypatch):
     shown = capsys.readouterr().out
     assert "3 classes of level: 'high', 'low', 'middle'\n" in shown
     assert re.search(r"f1 \(weighted\) on \d+ test rows: 0\.\d{4} \(95 % interval: ", shown)
-    assert re.search(r"^class +precision  recall      f1    rows$", shown, re.MULTILINE)
+    assert re.search(r"^class +precision  recall      f1  always    rows$", shown, re.MULTILINE)
     for name in ("high", "low", "middle"):
-        assert re.search(rf"^{name} +0\.\d{{3}} +0\.\d{{3}} +0\.\d{{3}} +\d+$", shown, re.MULTILINE)
+        assert re.search(
+            rf"^{name} +0\.\d{{3}} +0\.\d{{3}} +0\.\d{{3}} +0\.\d{{3}} +\d+$", shown, re.MULTILINE
+        )
     for name in ("cross-entropy, arg-max", "tuned decision rule", "at random, by the shares"):
         assert name in shown
     assert main(["predict", "m", "a.csv", "--out", "p.csv"]) == 0

@@ -233,9 +233,11 @@ def _print_classes(result: Any) -> None:
     if result.outcome.task == "binary":
         return
     width = max(12, *(len(x) for x in result.outcome.classes)) + 2
-    print(f"{'class':<{width}}{'precision':>10}{'recall':>8}{'f1':>8}{'rows':>8}")
-    for name, precision, recall, f1, support in class_rows(result):
-        print(f"{name:<{width}}{precision:>10.3f}{recall:>8.3f}{f1:>8.3f}{support:>8.0f}")
+    print(f"{'class':<{width}}{'precision':>10}{'recall':>8}{'f1':>8}{'always':>8}{'rows':>8}")
+    for name, precision, recall, f1, always, support in class_rows(result):
+        scores = f"{precision:>10.3f}{recall:>8.3f}{f1:>8.3f}{always:>8.3f}"
+        print(f"{name:<{width}}{scores}{support:>8.0f}")
+    print("always: the F1 of predicting the class for every row")
 
 
 def add_predict(commands: Any) -> None:

@@ -23,12 +23,16 @@ CALIBRATED = {  # the axes of the calibration curve
 
 
 class ClassRow(NamedTuple):
-    """The usual metrics of one class against the others, and its number of test rows."""
+    """The usual metrics of one class against the others, and its number of test rows.
+
+    `always` is the F1 of predicting the class for every row, which a model must beat.
+    """
 
     name: str
     precision: float
     recall: float
     f1: float
+    always: float
     support: float
 
 
@@ -52,6 +56,7 @@ def class_rows(result: Result) -> list[ClassRow]:
             float(precision(*cells)),
             float(recall(*cells)),
             float(f1(*cells)),
+            float(f1(cells[0] + cells[1], 0.0, cells[2] + cells[3], 0.0)),
             float(cells[0] + cells[1]),
         )
         for name, cells in zip(result.outcome.classes, rows, strict=True)
