@@ -159,7 +159,10 @@ def cost_summary(y_true: Any, y_pred: Any, *, fn_cost: Any, fp_cost: Any) -> Cos
     """
     y, decided = _labels(y_true, "y_true"), _labels(y_pred, "y_pred")
     if len(y) != len(decided) or not len(y):
-        raise ValueError(f"expected as many decisions as labels; got {len(decided)} and {len(y)}")
+        raise ValueError(
+            "there must be as many decisions as labels, and at least one; got "
+            f"{len(decided)} and {len(y)}"
+        )
     of_fn, of_fp = _both(len(y), fn_cost, fp_cost)
     of_fn, of_fp = y * of_fn, (1 - y) * of_fp
     total = float(of_fn @ (1 - decided) + of_fp @ decided)

@@ -216,7 +216,7 @@ def test_early_stopping(cls):
     names = np.array(["a", "b"])[y]
     text.fit(X[:300], names[:300], eval_set=(X[300:], names[300:]))
     for wrong, message in (
-        ((X, np.full(600, "c")), r"not present in fit: \['c'\]"),
+        ((X, np.full(600, "c")), r"not present in fit, \['c'\]"),
         ([(X, names), (X, names)], "eval_set must be one pair"),
         ((X[:, :2], names), "2 features"),
     ):
@@ -341,7 +341,7 @@ def test_what_cannot_be_saved_or_loaded(tmp_path):
     cls = LGBMAnyLossClassifier
     with pytest.raises(NotFittedError):
         build(cls).save(tmp_path / "a")
-    model = build(cls, lambda tp, fn, fp, tn: tp / (tp + fn)).fit(X, y)
+    model = build(cls, lambda tp, fn, fp, tn: tp / (tp + fn + fp)).fit(X, y)
     with pytest.raises(ValueError, match="cannot be saved; write it as a formula"):
         model.save(tmp_path / "a")
     model = build(cls, random_state=np.random.RandomState(0), n_estimators=np.int64(3)).fit(X, y)

@@ -450,6 +450,10 @@ def test_certify_gives_the_bound_of_the_function(tmp_path, capsys):
     words = f"certify {tmp_path}/predictions.csv --label y --decision d --groups who"
     assert main(words.split()) == 0
     assert "150 rows" in capsys.readouterr().out
+    frame.replace({"no": "None"}).to_csv(tmp_path / "predictions.csv", index=False)
+    words = f"certify {tmp_path}/predictions.csv --label label --decision said --positive None"
+    assert main(words.split()) == 0
+    assert capsys.readouterr().out.startswith(anyloss.certify(1 - y, 1 - d, "f1").words())
 
 
 @pytest.mark.parametrize(

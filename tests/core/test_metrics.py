@@ -223,6 +223,17 @@ def test_bad_specs(spec, params, error, message):
         anyloss.metric(spec, **params)
 
 
+def test_a_callable_without_a_hash_is_refused():
+    class Gain:
+        __hash__ = None
+
+        def __call__(self, tp, fn, fp, tn):
+            return tp - fp
+
+    with pytest.raises(TypeError, match="a metric must be hashable; got Gain, .*frozen=True"):
+        anyloss.metric(Gain())
+
+
 def test_equal_metrics_are_one_key():
     for spec in ("f1", "tp - fp", "F-beta (beta=2)"):
         one, two = anyloss.metric(spec), anyloss.metric(spec)

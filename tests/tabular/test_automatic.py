@@ -59,6 +59,21 @@ def test_two_lanes_give_the_same_model(fitted):
     np.testing.assert_array_equal(both.predict_proba(X), fitted.predict_proba(X))
 
 
+def test_an_error_in_one_lane_ends_the_other():
+    X, y = rows()
+    seen = set()
+
+    def on_fit(name):
+        seen.add(name)
+        if name == "lightgbm":
+            raise KeyboardInterrupt
+
+    model = AutoClassifier("f1", time_limit=1e6, jobs=2, on_fit=on_fit)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(np.tile(X, (20, 1)), np.tile(y, 20))
+    assert seen <= {"linear", "lightgbm"}  # the networks come after the linear model
+
+
 def test_greedy_selection_finds_the_best_pair():
     y = np.array([1.0, 1.0, 0.0, 0.0])
     values = np.array([[1, -0.5, -1, -1], [-0.5, 1, -1, -1], [-1, -1, 1, 1]])[:, :, None]

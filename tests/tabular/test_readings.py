@@ -237,6 +237,11 @@ def test_the_readings_go_with_the_model(tmp_path):
     assert warnings == [
         "column 'price': cells that are not numbers are treated as missing (1: 'free' in line 5)"
     ]
+    lines = (tmp_path / "new.csv").read_text().splitlines()
+    (tmp_path / "gaps.csv").write_text("\n".join([lines[0], "", "   ", *lines[1:]]) + "\n")
+    gaps = []
+    predict_table(model, tmp_path / "gaps.csv", tmp_path / "out.csv", on_warning=gaps.append)
+    assert gaps == [warnings[0].replace("line 5", "line 7")]
     typed = new.assign(
         price=pd.to_numeric(new["price"].str.replace(r"\D", "", regex=True)),
         when=pd.to_datetime(new["when"], format="%d.%m.%Y", errors="coerce"),

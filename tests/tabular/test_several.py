@@ -48,6 +48,16 @@ def films(n=500, seed=0):
 LABELS = ["funny", "sad", "loud"]
 
 
+def test_a_label_whose_rows_all_have_a_rarer_one():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(500, 2)), columns=list("ab"))
+    frame["cat"] = (frame["a"] > 0.3).astype(int)
+    frame["dog"] = (frame["b"] > 0.5).astype(int)
+    frame["animal"] = frame["cat"] | frame["dog"]  # the labels form a tree
+    result = fit_table(frame, ["cat", "dog", "animal"], model="linear")
+    assert result.score > 0.8
+
+
 @pytest.fixture(scope="module")
 def classes():
     return fit_table(fruit(), "fruit", model="linear", folds=0)

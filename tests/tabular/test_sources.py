@@ -3,6 +3,7 @@
 import io
 import os
 import sys
+from functools import partial
 
 import numpy as np
 import openpyxl
@@ -217,6 +218,14 @@ def test_too_many_words_among_numbers_are_refused_with_their_lines(tmp_path):
         "102, 'old' in line 103"
     ):  # fmt: skip
         fit_table(tmp_path / "a.csv", "left")
+
+
+@pytest.mark.parametrize("name", ["A.PARQUET", "A.CSV.GZ", "A.XLSX"])
+def test_suffixes_in_capitals(name, tmp_path):
+    frame = pd.DataFrame({"a": [1, 2], "b": ["x", "y"]})
+    write = {"T": frame.to_parquet, "Z": partial(frame.to_csv, compression="gzip")}
+    write.get(name[-1], partial(frame.to_excel, engine="openpyxl"))(tmp_path / name, index=False)
+    assert read_table(tmp_path / name).to_dict("list") == frame.to_dict("list")
 
 
 def test_parts_of_a_parquet_file_do_not_hold_the_whole_file(tmp_path):

@@ -503,13 +503,9 @@ def test_formulas_are_neutralised_and_ids_keep_their_form(fitted, tmp_path):
     assert [line.split(",")[0] for line in lines] == [
         "'=id", "'=cmd()", "007", "-5", "'@sum", "'\tx", "<script>", "NA", "None",
     ]  # fmt: skip
-    assert [neutral(x) for x in ("+1", "+1-1", "-1,5", "a=b", "")] == [
-        "+1",
-        "'+1-1",
-        "-1,5",
-        "a=b",
-        "",
-    ]
+    kept = ["+1", "-1,5", "-1e5", "+2.5E-3", "a=b", ""]
+    assert [neutral(x) for x in kept] == kept
+    assert [neutral(x) for x in ("+1-1", "-1e", "-e5")] == ["'+1-1", "'-1e", "'-e5"]
 
 
 def test_what_predict_refuses_leaves_nothing_behind(fitted, tmp_path):
@@ -682,6 +678,16 @@ def test_metrics_that_a_constant_decision_maximises_are_named(metric, constant):
     named = [x for x in found if "as high as it can be" in x]
     assert len(named) == (constant is not None)
     assert all(f"for the decision always {constant}:" in x for x in named)
+
+
+def test_a_metric_of_one_kind_of_mistakes_needs_a_constraint():
+    frame = customers(400).drop(columns="name")
+    alone = fit_table(frame, "left", "precision", model="linear").warnings
+    assert any(x.startswith("precision does not count false negatives: the best") for x in alone)
+    for metric, other in (("precision", "recall"), ("recall", "precision")):
+        text = f"{other} >= 0.4"
+        found = fit_table(frame, "left", metric, model="linear", constraints=text).warnings
+        assert not any("does not count" in x or "as high as it can be" in x for x in found)
 
 
 # Elsewhere

@@ -125,6 +125,26 @@ def test_lightning_switches_at_an_epoch_and_goes_on_from_a_checkpoint(tmp_path):
     assert_same(renamed(again.refined), renamed(callback.refined))
 
 
+def test_lightning_restores_the_criterion_after_an_error(tmp_path):
+    class Failing(Module):
+        fails = True
+
+        def training_step(self, batch, index):
+            if self.fails:
+                raise RuntimeError("out of memory")
+            return super().training_step(batch, index)
+
+    module, callback = Failing(trained()), LightningCallback("f1")
+    with pytest.raises(RuntimeError, match="out of memory"):
+        fit(module, 1, callback, tmp_path)
+    assert "forward" not in vars(module.criterion)
+    module.fails = False
+    fit(module, 4, callback, tmp_path)  # it begins anew
+    train, valid = loaders()
+    expected = refine(trained(), train, "f1", valid=valid, epochs=4, optimizer=SGD)
+    assert_same(renamed(callback.refined), expected)
+
+
 def test_the_criterion_must_be_a_module():
     module = Module(trained())
     with pytest.raises(TypeError, match="seen must be a Module.*got"):

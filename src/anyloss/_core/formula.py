@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import math
 import operator
+import threading
 import warnings
 from typing import Any
 
@@ -26,6 +27,7 @@ _APPLY: dict[str, Any] = {
     "/": operator.truediv,
     "**": operator.pow,
 }
+_PARSING = threading.Lock()  # catch_warnings is not for several threads
 Node = float | str | tuple[str, Any, Any]
 
 
@@ -92,7 +94,7 @@ class _Parser:
         if not stripped:
             raise ValueError("the formula is empty; write one such as 'tp / (tp + fp + fn)'")
         try:
-            with warnings.catch_warnings():
+            with _PARSING, warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # Python's hints about odd literals
                 body = ast.parse(stripped, mode="eval").body
         except SyntaxError as error:

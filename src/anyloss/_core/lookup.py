@@ -67,6 +67,11 @@ def metric(spec: MetricSpec | Metric, **params: float) -> Metric:
     if isinstance(spec, str):
         found = _by_text(spec)
     elif callable(spec):
+        if type(spec).__hash__ is None:
+            raise TypeError(
+                f"a metric must be hashable; got {type(spec).__name__}, which is not. Write "
+                "@dataclass(frozen=True) for a data class, or pass a function"
+            )
         found = Metric(getattr(spec, "__name__", type(spec).__name__), spec)
     else:
         raise TypeError(
@@ -135,7 +140,7 @@ def _check_parameters(chosen: Metric, params: Mapping[str, Any]) -> None:
                     f"unknown argument {key!r}; the parameters of metric {chosen.name!r} are: "
                     f"{', '.join(known) or 'none'}"
                 )
-    ours = chosen.function in METRICS.values()  # a user's callable may have no hash
+    ours = chosen.function in METRICS.values()
     for key, value in params.items():
         number = isinstance(value, int | float | np.number) and math.isfinite(value)
         if not number or (ours and value < 0):

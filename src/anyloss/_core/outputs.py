@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
@@ -19,7 +20,7 @@ def check_output(out: Path, suffixes: Sequence[str] = (".csv",)) -> None:
         ...
     ValueError: the output must end in .csv; got 'scores.xlsx'
     """
-    if out.suffix not in suffixes:
+    if out.suffix.lower() not in suffixes:
         raise ValueError(f"the output must end in {' or '.join(suffixes)}; got {out.name!r}")
     if out.exists() and not out.is_file():
         kind = "a folder" if out.is_dir() else "a pipe or a device"
@@ -57,7 +58,7 @@ class NotWritten(ValueError):
 def write_table(table: Any, out: Path) -> None:
     """Write a data frame as CSV or Parquet, depending on the suffix."""
     with replacing(out) as part:
-        if out.suffix == ".csv":
+        if out.suffix.lower() == ".csv":
             table.to_csv(part, index=False)
         else:
             table.to_parquet(part, index=False)
@@ -71,7 +72,7 @@ def replacing(out: Path) -> Iterator[Path]:
     temporary file is deleted and `out` remains as it was. The file mode follows the umask.
     """
     place = target_of(out)
-    part = place.with_name(f".{place.name}.part")
+    part = place.with_name(f".{place.name}-{secrets.token_hex(4)}.part")
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         yield part

@@ -41,6 +41,7 @@ from anyloss.recipe.constrained import (
     read_promise,
     refuse_weights,
     split_rows,
+    warn_if_one_sided,
 )
 from anyloss.recipe.folder import save_folder, unchanged_on_error
 from anyloss.recipe.folds import inner_folds
@@ -171,6 +172,7 @@ class BoostedClassifier(SharesMixin, ClassifierMixin, BaseEstimator):  # type: i
         self.certificate_: CertifiedThreshold | None = None
         target = _two_classes(read_target(y, metric, self.average, self.pos_label, weight))
         check_task(promise, target.task)
+        warn_if_one_sided(promise, metric, target.task, target.average)
         target, weight = self._weigh(target, weight)
         data = TreeData(X, _for_trees(target.labels, target.task), weight)
         self.classes_, self.pos_label_ = target.classes, target.positive

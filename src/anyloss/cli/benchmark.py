@@ -78,7 +78,7 @@ def _bench(given: argparse.Namespace) -> None:
         tuple(given.methods), given.folds, given.repeats, given.rows,
     )  # fmt: skip
     check_packages(comparison, given.out.suffix)
-    with progress("units") as on_unit:
+    with progress("units", stderr=True) as on_unit:
         protocol.run(comparison, given.out, jobs=given.jobs, on_unit=on_unit)
     console.print(f"Wrote the results to {given.out}", markup=False)
     results, seconds = protocol.read_results(given.out)

@@ -51,7 +51,8 @@ def _certify(given: argparse.Namespace) -> None:
     from anyloss import certify
     from anyloss.tabular import read_table
 
-    frame = read_table(given.data, **format_options(given))
+    names = [given.label, given.decision] if given.positive else []  # of classes, such as "None"
+    frame = read_table(given.data, label=names, **format_options(given))
     for name in filter(None, (given.label, given.decision, given.groups)):
         if name not in frame:
             raise ValueError(f"no column {name!r} in {given.data}; it has {list(frame.columns)}")

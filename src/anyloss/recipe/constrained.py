@@ -8,6 +8,8 @@ candidates that the held-out scores of the other rows give, for the model that i
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from numbers import Real
 from typing import Any, NamedTuple
@@ -21,8 +23,23 @@ from anyloss.certificates.certify import check_confidence
 from anyloss.metrics import Metric
 
 
-class UncertifiedWarning(UserWarning):
+class FitWarning(UserWarning):
+    """What the fit of a classifier warns of, and the result of a table states in its own words."""
+
+
+class UncertifiedWarning(FitWarning):
     """Nothing could be certified."""
+
+
+class OneSidedWarning(FitWarning):
+    """The metric does not count one kind of mistakes."""
+
+
+@contextmanager
+def without_fit_warnings() -> Iterator[None]:
+    """Ignore what the result of a table states."""
+    with warnings.catch_warnings(action="ignore", category=FitWarning):
+        yield
 
 
 class Promise(NamedTuple):
@@ -72,6 +89,38 @@ def check_task(promise: Promise, task: str) -> None:
             f"constraints are for two classes with average='auto'; got a {task} target. Leave out "
             "constraints=, or train one class against the rest"
         )
+
+
+def warn_if_one_sided(promise: Promise, metric: Metric, task: str, average: str | None) -> None:
+    """Warn of a metric without constraints that decisions of one class can make perfect."""
+    ignored = one_sided(metric, task, average)
+    if ignored is not None and not promise.constraints:
+        warnings.warn(f"{metric.name} {ignored}", OneSidedWarning, stacklevel=4)
+
+
+def one_sided(metric: Metric, task: str, average: str | None) -> str | None:
+    """Which mistakes a metric does not count, and what to do; None if it counts both kinds.
+
+    >>> from anyloss import metric
+    >>> one_sided(metric("f1"), "binary", "binary")
+    >>> one_sided(metric("recall"), "binary", "binary")[:32]
+    'does not count false positives: '
+    >>> one_sided(metric("recall"), "multiclass", "macro")
+    """
+    if task == "multiclass" or (task == "binary" and average != "binary"):
+        return None
+    perfect = metric(50.0, 0.0, 0.0, 50.0)
+    if metric(50.0, 0.0, 49.0, 1.0) >= perfect:
+        kind, rows = "false positives", "nearly every row positive"
+    elif metric(1.0, 49.0, 0.0, 50.0) >= perfect:
+        kind, rows = "false negatives", "nearly every row negative"
+    else:
+        return None
+    other = "precision" if kind == "false positives" else "recall"
+    return (
+        f"does not count {kind}: the best model predicts {rows}. Use a metric that counts both "
+        f"kinds of mistakes, such as f1 or mcc, or add the constraint '{other} >= 0.5'"
+    )
 
 
 def refuse_weights(promise: Promise, weight: Array | None) -> None:

@@ -186,7 +186,10 @@ def load_description(path: Path | str, kind: str) -> dict[str, Any]:
             f"{path} is not a model folder of version {VERSION}: fit the model and save it again"
         )
     if about.get("kind") != kind:
-        raise ValueError(f"{path} holds a model of kind {about.get('kind')!r}, not {kind!r}")
+        raise ValueError(
+            f"{path} holds a model of kind {about.get('kind')!r}, not {kind!r}; load it with the "
+            "class or function of that name"
+        )
     if about.get("seal") != _seal(about):
         raise _changed(path, DESCRIPTION)
     for name, digest in about["files"].items():

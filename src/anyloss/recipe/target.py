@@ -251,12 +251,14 @@ def check_known(y: Array, classes: Array) -> None:
     >>> check_known(np.array([0, 2, 2]), np.array([0, 1]))
     Traceback (most recent call last):
         ...
-    ValueError: y contains classes that were not present in fit: [2]
+    ValueError: y contains classes that were not present in fit, [2]; these were 0, 1
     """
     unknown = sorted({repr(x) for x in set(y.ravel().tolist()) - set(classes.tolist())})
     if unknown:
-        shown = ", ".join(unknown[:5])
-        raise ValueError(f"y contains classes that were not present in fit: [{shown}]")
+        shown, known = ", ".join(unknown[:5]), ", ".join(map(repr, classes.tolist()[:10]))
+        raise ValueError(
+            f"y contains classes that were not present in fit, [{shown}]; these were {known}"
+        )
 
 
 def probabilities(z: Array, task: str) -> Array:

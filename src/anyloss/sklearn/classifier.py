@@ -31,6 +31,7 @@ from anyloss.recipe.constrained import (
     read_promise,
     refuse_weights,
     split_rows,
+    warn_if_one_sided,
 )
 from anyloss.recipe.features import standardise
 from anyloss.recipe.folder import load_model, save_model, unchanged_on_error
@@ -267,6 +268,7 @@ class AnyLossClassifier(DecisionShares, ClassifierMixin, BaseEstimator):  # type
             X, y = X[rows], y[rows]
         target = read_target(y, self.metric, self.average, self.pos_label, sample_weight)
         check_task(promise, target.task)
+        warn_if_one_sided(promise, find_metric(self.metric), target.task, target.average)
         target, sample_weight = self._weigh(target, sample_weight)
         labels = target.labels
         initial = self._initial_layers([X.shape[1], *hidden, labels.shape[1]])

@@ -24,7 +24,13 @@ from anyloss.decisions.labels import SHARINGS, Sharing
 from anyloss.decisions.search import best_decision
 from anyloss.metrics import Metric, MetricSpec
 from anyloss.metrics import metric as find_metric
-from anyloss.recipe.constrained import Promise, certified, check_task, read_promise
+from anyloss.recipe.constrained import (
+    Promise,
+    certified,
+    check_task,
+    read_promise,
+    warn_if_one_sided,
+)
 from anyloss.recipe.folder import load_model, save_model, unchanged_on_error
 from anyloss.recipe.labels import Labels, labels_of, read_target
 from anyloss.sklearn import saving
@@ -237,6 +243,7 @@ class TunedDecisionClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimat
         )
         check_average(find_metric(self.metric), target.average)
         check_task(promise, target.task)
+        warn_if_one_sided(promise, find_metric(self.metric), target.task, target.average)
         wanted = Wanted(self._methods(), target.task, target.classes, target.positive)
         if prefit:
             self.estimator_ = self.estimator

@@ -6,8 +6,9 @@ weighted mean of their decision values; the weights rest on rows that each membe
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import nullcontext
 from pathlib import Path
 from time import monotonic
@@ -141,8 +142,14 @@ class AutoClassifier(DecisionShares):
             found = lane(trees=False) | lane(trees=True)
         else:
             with ThreadPoolExecutor(2) as pool:
-                both = list(pool.map(lane, (False, True)))
-            found = both[0] | both[1]
+                lanes = [pool.submit(lane, trees) for trees in (False, True)]
+                try:
+                    for each in as_completed(lanes):
+                        each.result()
+                except BaseException:  # such as Ctrl-C
+                    deadline.end = -math.inf  # the other lane gives up as soon as it can
+                    raise
+            found = lanes[0].result() | lanes[1].result()
         return {x.name: found[x.name] for x in entries if found[x.name] is not None}
 
     def _fit_member(self, entry: Entry, rows: _Rows, deadline: Deadline | None) -> Any:

@@ -7,6 +7,7 @@ import numpy as np
 from anyloss._core.backend import Array
 from anyloss._core.counts import Counts
 from anyloss._core.explain import explain
+from anyloss.recipe.constrained import one_sided
 from anyloss.tabular.columns import listed
 from anyloss.tabular.encoder import TableEncoder
 from anyloss.tabular.labels import Outcome
@@ -34,10 +35,11 @@ def cost_warning(metric: str) -> list[Message]:
 
 
 def constant_warning(y: Array, outcome: Outcome, scoring: Scoring) -> list[Message]:
-    """A warning if a constant decision has the score of perfect decisions."""
+    """A warning if a decision that is constant, or nearly so, has the score of perfect ones."""
     constant = maximised_by(y, outcome, scoring)
     if constant is None:
-        return []
+        ignored = one_sided(scoring.metric, outcome.task, scoring.layout.average)
+        return [] if ignored is None else [stop(f"{scoring.metric.name} {ignored}")]
     return [
         stop(
             f"{scoring.metric.name} is as high as it can be for the decision {constant}: use a "

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from typing import Any
-from warnings import catch_warnings
 
 import numpy as np
 
 from anyloss._core.backend import Array
 from anyloss.baselines.splits import MODELS
-from anyloss.recipe.constrained import Promise, UncertifiedWarning
+from anyloss.recipe.constrained import Promise
 from anyloss.sklearn import AnyLossClassifier
 from anyloss.tabular.automatic import AutoClassifier
 from anyloss.tabular.evaluating import Parts
@@ -59,11 +58,10 @@ def fit_candidates(
     for name in names:
         on_fit(name)
         classifier = new_classifier(name, outcome, scoring, seed, verbose, promise)
-        with catch_warnings(action="ignore", category=UncertifiedWarning):  # the result has it
-            try:
-                found[name] = classifier.fit(X, classifier_labels(y, outcome), **more)
-            except Infeasible as error:
-                failed = error
+        try:
+            found[name] = classifier.fit(X, classifier_labels(y, outcome), **more)
+        except Infeasible as error:
+            failed = error
     if not found and failed is not None:
         raise failed
     return found

@@ -21,6 +21,7 @@ from anyloss._core.backend import Array
 from anyloss._core.journal import Journal
 from anyloss.baselines.splits import MODELS, check_rarer, check_sizes, fingerprint, new_split
 from anyloss.baselines.tables import methods_for, several_decisions, several_split
+from anyloss.recipe.constrained import without_fit_warnings
 from anyloss.recipe.folds import strata
 from anyloss.tabular.evaluating import BASELINES, predictions
 from anyloss.tabular.labels import Outcome
@@ -60,6 +61,7 @@ def methods(task: str) -> dict[str, str]:
     return {**BASELINES[task], **smote, "lightgbm_tuned": f"LightGBM, {rule}"}
 
 
+@without_fit_warnings()
 def compare_table(
     source: Any, target: str | Sequence[str], metric: str = "f1", *, journal: Path | str,
     positive: str | float | None = None, average: str = "auto", model: str = "linear",
@@ -251,7 +253,10 @@ def _run(job: _Job, unit: Unit) -> list[dict[str, Any]]:
 
 
 def _trivial(job: _Job, test: Array) -> Iterator[dict[str, Any]]:
-    """The scores of trivial decisions; those of random ones are means over copies of the rows."""
+    """The scores of trivial decisions; those of random ones are means over copies of the rows.
+
+    They are chosen on all rows, so that they are the same ones in all folds.
+    """
     for k, each in enumerate(trivial_decisions(job.y, job.outcome, job.scoring, job.seed)):
         y = np.concatenate([job.y[test]] * (COPIES if each.random else 1))
         score = job.scoring.score(y, each.decide(len(y)))

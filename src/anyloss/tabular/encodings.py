@@ -232,6 +232,6 @@ def fit_folds(
     classes = set(np.unique(columns)) <= {0.0, 1.0}
     task = "binary" if len(names) == 1 else "multilabel"
     labels = strata(columns, task) if classes else columns
-    if classes and np.bincount(labels).min() < INNER:
+    if classes and np.unique(labels, return_counts=True)[1].min() < INNER:
         labels = np.zeros(len(columns))
     return list(splitter(labels, INNER, seed, groups).split(columns, labels, groups))

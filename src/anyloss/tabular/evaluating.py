@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
-from warnings import catch_warnings
 
 import numpy as np
 from sklearn.linear_model import LogisticRegression
@@ -19,7 +18,7 @@ from anyloss.baselines.methods import FAMILIES, Predictions, Split
 from anyloss.baselines.splits import INNER, MODELS, new_split, splitter
 from anyloss.baselines.tables import methods_for, several_decisions, several_split
 from anyloss.metrics import Metric
-from anyloss.recipe.constrained import Promise, UncertifiedWarning, certified
+from anyloss.recipe.constrained import Promise, certified
 from anyloss.recipe.folds import strata, thinned
 from anyloss.tabular.intervals import difference_interval
 from anyloss.tabular.result import Baseline, Importance
@@ -110,8 +109,8 @@ def baseline_decisions(
 
 def enough_rows(y: Array, task: str) -> int:
     """The size of a sample: 100,000 rows, or as many as hold 2,000 rows of the rarest class."""
-    rarest = float(np.bincount(strata(as_columns(y), task)).min()) / len(y)
-    return max(BASELINE_ROWS, round(BASELINE_RARER / rarest))
+    sizes = np.unique(strata(as_columns(y), task), return_counts=True)[1]
+    return max(BASELINE_ROWS, round(BASELINE_RARER * len(y) / int(sizes.min())))
 
 
 def compared(
@@ -172,8 +171,7 @@ def constrained_decisions(
     else:
         rows, labels = certify_set
         scores = fitted.predict_proba(rows)[:, 1]
-        with catch_warnings(action="ignore", category=UncertifiedWarning):
-            found = certified(y, held_out, None, labels, scores, metric, promise)
+        found = certified(y, held_out, None, labels, scores, metric, promise)
         threshold = found.used_threshold
         kind = "uncertified threshold" if found.threshold is None else "certified threshold"
     yield f"{name}, {kind}", (fitted.predict_proba(X_test)[:, 1] > threshold).astype(float)

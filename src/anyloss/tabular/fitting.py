@@ -15,7 +15,7 @@ from anyloss import __version__
 from anyloss._core.backend import Array
 from anyloss._core.constraints import ConstraintSpec
 from anyloss._core.outputs import versions
-from anyloss.recipe.constrained import Promise, check_task, read_promise
+from anyloss.recipe.constrained import Promise, check_task, read_promise, without_fit_warnings
 from anyloss.tabular.cautions import (
     constant_warning,
     cost_warning,
@@ -51,6 +51,7 @@ from anyloss.tabular.streaming import bounded, open_table, size_advice
 PACKAGES = ("numpy", "scipy", "scikit-learn", "pandas", "lightgbm")
 
 
+@without_fit_warnings()
 def fit_table(
     source: Any, target: str | Sequence[str], metric: str = "f1", *,
     positive: str | float | None = None, average: str = "auto", model: str = "auto",
@@ -230,7 +231,7 @@ def fit_table(
     near += overfitting(found["train_score"], found["score"], found["interval"])
     warnings = (
         *table.warnings, *near, *cost_warning(metric),
-        *constant_warning(fitted.y, outcome, scoring),
+        *(() if promise.constraints else constant_warning(fitted.y, outcome, scoring)),
         *row_warnings(
             fitted.y, found["y_test"], found["counts"], outcome, aucs, table.warnings
         ),

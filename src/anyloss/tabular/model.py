@@ -272,15 +272,22 @@ def _write_metrics(result: Result, path: Path) -> None:
         "importances": [asdict(x) for x in result.importances],
         "effects": [x.to_json() for x in result.effects],
         "slices": [asdict(x) for x in result.slices],
-        "costs": {
-            name: {k: v if np.isfinite(v) else None for k, v in x._asdict().items()}
-            for name, x in result.costs.items()
-        },
+        "costs": {name: x._asdict() for name, x in result.costs.items()},
         "warnings": [{"level": x.level, "text": x} for x in result.warnings],
     }
     if result.outcome.task == "multiclass":
         stored["confusion"] = confusion(result).astype(int).tolist()
-    path.write_text(json.dumps(stored, indent=2) + "\n", encoding="utf-8")
+    text = json.dumps(_finite(stored), indent=2, allow_nan=False)
+    path.write_text(text + "\n", encoding="utf-8")
+
+
+def _finite(x: Any) -> Any:
+    """Plain values in which numbers that JSON does not know are None."""
+    if isinstance(x, Mapping):
+        return {name: _finite(value) for name, value in x.items()}
+    if isinstance(x, list | tuple):
+        return [_finite(value) for value in x]
+    return None if isinstance(x, float) and not np.isfinite(x) else x
 
 
 def confusion(result: Result) -> Array:

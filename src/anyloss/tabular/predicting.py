@@ -27,7 +27,7 @@ PART = 50_000  # rows
 # The columns that are written.
 PREDICTION, VALUE, PROBABILITY = "prediction", "decision_value", "probability"
 DANGEROUS = re.compile(r"[=+\-@\t\r]")  # how a spreadsheet formula starts
-NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?")
+NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?([eE][+-]?\d+)?")
 Write = Callable[[Any], None]
 
 

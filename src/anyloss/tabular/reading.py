@@ -119,12 +119,12 @@ def read_parts(
     """
     path = Path(path)
     check_file(path)
-    if sheet is not None and path.suffix not in EXCEL:
+    if sheet is not None and path.suffix.lower() not in EXCEL:
         raise ValueError(f"only an Excel file has sheets; got the sheet {sheet!r} of {path}")
-    if path.suffix == ".parquet":
+    if path.suffix.lower() == ".parquet":
         yield from _parquet_parts(path, rows, columns, texts)
         return
-    if path.suffix in EXCEL:
+    if path.suffix.lower() in EXCEL:
         yield from _excel_parts(path, rows, columns, texts, names, sheet)
         return
     form = find_form(path, separator, encoding)
@@ -217,7 +217,7 @@ def _unreadable(path: Path, encoding: str, separator: str | None, error: Excepti
 
 
 def _open(path: Path) -> BinaryIO:
-    return gzip.open(path) if path.suffix == ".gz" else open(path, "rb")  # type: ignore[return-value]
+    return gzip.open(path) if path.suffix.lower() == ".gz" else open(path, "rb")  # type: ignore[return-value]
 
 
 def _encoding(path: Path, sample: bytes) -> str:

@@ -84,7 +84,8 @@ def cells_in_words(cells: Any, origin: Origin | None) -> str:
 
 def _lines(origin: Origin, rows: list[int]) -> list[int]:
     """The lines of the file in which rows of the table start."""
-    below = (line for line, row in file_rows(origin) if row)  # pandas skips blank lines too
+    # pandas skips blank lines, also those of spaces
+    below = (line for line, row in file_rows(origin) if len(row) > 1 or "".join(row).strip())
     found = dict(zip(range(max(rows) + 1), below, strict=False))
     return [found[row] for row in rows]
 
@@ -93,7 +94,7 @@ def file_rows(
     origin: Origin, most: int | None = None, strict: bool = False
 ) -> Iterator[tuple[int, list[str]]]:
     """The rows of a CSV file below the names, each with the number of its first line."""
-    opened = gzip.open if origin.path.endswith(".gz") else open
+    opened = gzip.open if origin.path.lower().endswith(".gz") else open
     with opened(origin.path, "rt", encoding=origin.encoding, newline="") as file:
         reader = csv.reader(file, delimiter=origin.separator, skipinitialspace=True, strict=strict)
         start = 1

@@ -80,7 +80,7 @@ def open_table(source: Any, options: TableOptions, stream: bool | None) -> Prepa
 
 def is_streamed(source: Any, stream: bool | None) -> bool:
     """Whether a table is streamed: a Parquet file of more than 50 million cells."""
-    there = isinstance(source, str | Path) and Path(source).suffix == ".parquet"
+    there = isinstance(source, str | Path) and Path(source).suffix.lower() == ".parquet"
     if stream and not there:
         kind = str(source) if isinstance(source, str | Path) else "a data frame"
         raise ValueError(

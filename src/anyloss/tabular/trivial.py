@@ -25,7 +25,7 @@ class Trivial(NamedTuple):
 
 
 def trivial_decisions(y: Array, outcome: Outcome, scoring: Scoring, seed: int) -> list[Trivial]:
-    """The trivial decisions for an outcome, chosen on the training labels `y`.
+    """The trivial decisions for an outcome, chosen on the labels `y`.
 
     >>> from anyloss.tabular.scoring import scoring_of
     >>> outcome = Outcome("binary", ("left",), ("no", "yes"))

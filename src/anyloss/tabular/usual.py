@@ -97,6 +97,7 @@ class UsualClassifier:
         threshold = 0.5
         if method.endswith("_tuned"):
             threshold = tuned_threshold(split.y, found.held_out, split.folds, self.metric)
+            threshold = float(np.nextafter(threshold, -np.inf))  # scikit-learn decides by >=
         self.rule_ = Decision(thresholds=np.array([threshold]))
         kept = found.model if model == "lightgbm" or MODELS[model] else found.model.estimator
         self._keep(kept if isinstance(kept, list) else [kept])

@@ -88,7 +88,18 @@ class RefineCallback(lightning.Callback):
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
         if self.core is not None:
             self.refined = self.core.finish()
-            del getattr(pl_module, self.criterion).forward  # that of its class is back
+
+    def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:
+        self._restore(pl_module)
+
+    def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
+        self._restore(pl_module)
+
+    def _restore(self, pl_module: Any) -> None:
+        """Give the criterion the forward of its class back."""
+        if self.core is not None:
+            del getattr(pl_module, self.criterion).forward
+            self.core, self.saved = None, {}
 
     def state_dict(self) -> dict[str, Any]:
         return {} if self.core is None else self.core.state_dict()

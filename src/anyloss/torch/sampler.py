@@ -61,7 +61,11 @@ class StratifiedBatchSampler(Sampler[list[int]]):
         rank: int | None = None,
     ) -> None:
         initialised = dist.is_available() and dist.is_initialized()
-        self.num_replicas = num_replicas or (dist.get_world_size() if initialised else 1)
+        if num_replicas is None:
+            num_replicas = dist.get_world_size() if initialised else 1
+        if num_replicas < 1:
+            raise ValueError(f"num_replicas must be at least 1; got {num_replicas!r}")
+        self.num_replicas = num_replicas
         self.rank = (dist.get_rank() if initialised else 0) if rank is None else rank
         if batch_size < 1:
             raise ValueError(f"batch_size must be at least 1; got {batch_size!r}")

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
-from anyloss._core.choices import Options
+from anyloss._core.choices import make_options
 from anyloss._core.documents import documented
 from anyloss.torch.batch import BACKENDS, make_batch
 
@@ -60,7 +60,7 @@ class SurrogateFBetaLoss(nn.Module):
                 f"between 0 and 1; got {positive_share!r}"
             )
         self.k = beta**2 * positive_share / (1 - positive_share)
-        self.options = Options(from_logits=from_logits, task="binary", validate=validate)
+        self.options = make_options(from_logits=from_logits, task="binary", validate=validate)
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         """The loss of a batch, a scalar."""

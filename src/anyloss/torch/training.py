@@ -86,6 +86,7 @@ class Stage:
         """The state of all parts, of a model that is split over ranks the whole one."""
         average = [] if self.average is None else self.average.values
         return {
+            "made_by": self._made_by(),
             "optimizer": optimizer_state(self.model, self.optimizer),
             "scheduler": None if self.scheduler is None else self.scheduler.state_dict(),
             "scaler": self.scaler.state_dict(),
@@ -94,6 +95,12 @@ class Stage:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from a state."""
+        for name, value in self._made_by().items():
+            if state["made_by"][name] != value:
+                raise ValueError(
+                    f"the checkpoint was written with {name}={state['made_by'][name]}; got "
+                    f"{name}={value}. Use the same one, or remove the file to begin again"
+                )
         load_optimizer_state(self.model, self.optimizer, state["optimizer"])
         if self.scheduler is not None:
             self.scheduler.load_state_dict(state["scheduler"])
@@ -101,6 +108,16 @@ class Stage:
         if self.average is not None:
             values = zip(state["average"], self.average.values, strict=True)
             self.average.values = [split_like(value, own) for value, own in values]
+
+    def _made_by(self) -> dict[str, str]:
+        """The optimizer with its defaults, and the scheduler, as texts."""
+        given = self.optimizer.defaults.items()
+        options = ", ".join(f"{key}={value}" for key, value in given)
+        scheduler = None if self.scheduler is None else type(self.scheduler).__name__
+        return {
+            "optimizer": f"{type(self.optimizer).__name__}({options})",
+            "scheduler": str(scheduler),
+        }
 
 
 def in_groups(groups: Groups) -> list[Tensor]:
