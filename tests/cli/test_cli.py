@@ -444,10 +444,11 @@ def test_certify_gives_the_bound_of_the_function(tmp_path, capsys):
     assert capsys.readouterr().out == f"{found.words()}\nmethod: {found.method}\n"
     words = f"certify {tmp_path}/predictions.csv --label label --decision said --positive yes"
     constraints = ["recall >= 0.8", "specificity >= 0.8"]
-    assert main([*words.split(), "--constraint", *constraints, "--confidence-level", "0.9"]) == 0
+    both = [x for text in constraints for x in ("--constraint", text)]
+    assert main([*words.split(), *both, "--confidence-level", "0.9"]) == 0
     found = anyloss.certify(y, d, constraints, confidence_level=0.9)
     assert capsys.readouterr().out.startswith(found.words())
-    words = f"certify {tmp_path}/predictions.csv --label y --decision d --groups who"
+    words = f"certify {tmp_path}/predictions.csv --label y --decision d --group who"
     assert main(words.split()) == 0
     assert "150 rows" in capsys.readouterr().out
     frame.replace({"no": "None"}).to_csv(tmp_path / "predictions.csv", index=False)

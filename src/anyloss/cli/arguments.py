@@ -32,9 +32,10 @@ def add_help(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-h", "--help", action="help", help="Show this help and exit.")
 
 
-def add_table(command: argparse.ArgumentParser) -> None:
-    """Declare the arguments of the commands that train on a table."""
-    command.add_argument("data", type=Path, help=f"The table: {FILE}")
+def add_table(command: argparse.ArgumentParser, needed: str = "") -> None:
+    """Declare the arguments of the commands that train on a table; `needed` is for the usage."""
+    command.usage = f"{command.prog} data --target COLUMN [COLUMN ...] {needed}[options]"
+    command.add_argument("data", type=Path, help=f"The table, before the options: {FILE}")
     command.add_argument(
         "--target",
         required=True,

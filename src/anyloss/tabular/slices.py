@@ -1,4 +1,4 @@
-"""Slices: the score of the test rows with one value of a column, or in a quarter of its range."""
+"""Slices: the score of the test rows with one value of a column, or between two quartiles."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ MISSING = "missing"
 
 @dataclass(frozen=True)
 class Slice:
-    """The score of the test rows that share a value of a column, or a quarter of its range.
+    """The score of the test rows with one value of a column, or between two of its quartiles.
 
     `Result.slices` holds them.
 
     Attributes:
         column (str): the name of the column.
-        values (str): the value, the range of the quarter, or "missing".
+        values (str): the value, the range between two quartiles, or "missing".
         rows (int): the number of test rows.
         positives (float or None): the share of positive rows; None for several classes or labels.
         score (float): the metric of the decisions on these rows.
@@ -112,7 +112,7 @@ def too_small(y: Array, task: str) -> bool:
 
 
 def levels(series: Any) -> Iterator[tuple[str, Array]]:
-    """The values of a column, or the quarters of its range, and which rows have them.
+    """The values of a column, or the ranges between its quartiles, and which rows have them.
 
     Text has a level for each of the 8 most frequent values, and one for all others together;
     numbers and dates with more than 5 distinct values have four quarters; missing values are a
