@@ -15,6 +15,8 @@ import numpy as np
 
 from anyloss._core.backend import Array
 
+Z = 1.959963984540054  # the normal distribution has 95 % within so many standard deviations
+
 __all__ = ["CostSummary", "cost_summary", "cost_weights", "least_cost"]
 
 
@@ -117,6 +119,8 @@ class CostSummary(NamedTuple):
         savings (float): `1 - total / constant`; 1 without errors, 0 for the better constant
             decision, and NaN if that costs nothing.
         constant (float): the cost of the better constant decision, all positive or none.
+        interval (tuple of float): the 95 % interval of the savings, for other rows of the same
+            kind, by the normal approximation of a ratio of sums.
 
     Examples:
         >>> cost_summary([1, 0], [1, 1], fn_cost=10, fp_cost=1).savings
@@ -127,6 +131,7 @@ class CostSummary(NamedTuple):
     per_1000: float
     savings: float
     constant: float
+    interval: tuple[float, float]
 
 
 def cost_summary(y_true: Any, y_pred: Any, *, fn_cost: Any, fp_cost: Any) -> CostSummary:
@@ -165,7 +170,11 @@ def cost_summary(y_true: Any, y_pred: Any, *, fn_cost: Any, fp_cost: Any) -> Cos
         )
     of_fn, of_fp = _both(len(y), fn_cost, fp_cost)
     of_fn, of_fp = y * of_fn, (1 - y) * of_fp
-    total = float(of_fn @ (1 - decided) + of_fp @ decided)
-    constant = float(min(of_fn.sum(), of_fp.sum()))
-    savings = 1 - total / constant if constant else float("nan")
-    return CostSummary(total, 1000 * total / len(y), savings, constant)
+    each = of_fn * (1 - decided) + of_fp * decided
+    better = min(of_fn, of_fp, key=np.sum)  # none is predicted positive, or all are
+    total, constant = float(each.sum()), float(better.sum())
+    share = total / constant if constant else float("nan")
+    error = Z * float(np.sqrt(np.sum((each - share * better) ** 2))) / (constant or 1.0)
+    savings = 1 - share
+    interval = savings - error, savings + error
+    return CostSummary(total, 1000 * total / len(y), savings, constant, interval)

@@ -30,6 +30,20 @@ def test_the_summary_is_the_sum_over_the_rows():
     assert cost_summary(y, y, fn_cost=fn, fp_cost=fp).savings == 1
 
 
+def test_the_interval_of_savings_is_that_of_resampled_rows():
+    p, y, fn, fp = rows()
+    decided, rng = (p > 0.3).astype(int), np.random.default_rng(1)
+    drawn = []
+    for _ in range(2000):
+        at = rng.integers(0, 200, 200)
+        drawn.append(cost_summary(y[at], decided[at], fn_cost=fn[at], fp_cost=fp[at]).savings)
+    found = cost_summary(y, decided, fn_cost=fn, fp_cost=fp)
+    assert found.interval[1] - found.interval[0] == pytest.approx(
+        np.diff(np.quantile(drawn, [0.025, 0.975]))[0], rel=0.15
+    )
+    assert np.isnan(cost_summary([0, 0], [1, 0], fn_cost=1, fp_cost=1).interval).all()
+
+
 def test_no_other_decision_has_a_lower_expected_cost():
     p, _, fn, fp = rows()
     decided = least_cost(p, fn_cost=fn, fp_cost=fp)
@@ -68,7 +82,7 @@ def test_what_is_refused():
         cost_weights([0, 1], fn_cost=0, fp_cost=0)
     with pytest.raises(ValueError, match="one number from 0 to 1"):
         least_cost([0.5, 1.5], fn_cost=1, fp_cost=1)
-    with pytest.raises(ValueError, match="as many decisions as labels; got 1 and 2"):
+    with pytest.raises(ValueError, match="as many decisions as labels, and at least one; got 1 and 2"):
         cost_summary([0, 1], [1], fn_cost=1, fp_cost=1)
     assert np.isnan(cost_summary([0, 1], [0, 1], fn_cost=0, fp_cost=1).savings)
 

@@ -11,6 +11,7 @@ from sklearn.isotonic import IsotonicRegression
 from sklearn.metrics import brier_score_loss, f1_score
 
 import anyloss
+import anyloss.costs
 from anyloss.recipe.calibration import calibrate
 from anyloss.recipe.priors import Rule
 from anyloss.sklearn import AnyLossClassifier, estimate_priors
@@ -31,14 +32,24 @@ def test_sigmoid_is_platts():
     assert found(grid[:, None], "binary")[:, 0] == pytest.approx(expected, abs=1e-5)
 
 
-def test_isotonic_is_that_of_scikit_learn():
+def test_isotonic_is_that_of_scikit_learn_with_platts_targets():
     p, y, weight = sample()
     p = p.round(2)  # with ties
     found = calibrate(y[:, None], p[:, None], weight, "isotonic")
-    reference = IsotonicRegression(out_of_bounds="clip").fit(p, y, weight)
+    positives, negatives = (weight * y).sum(), (weight * (1 - y)).sum()
+    target = np.where(y == 1, (positives + 1) / (positives + 2), 1 / (negatives + 2))
+    reference = IsotonicRegression(out_of_bounds="clip").fit(p, target, weight)
     grid = np.linspace(0, 1, 1001)
     expected = reference.predict(grid)
     assert found(grid[:, None], "binary")[:, 0] == pytest.approx(expected, abs=1e-12)
+
+
+def test_no_probability_is_0_or_1():
+    p = np.linspace(0, 1, 24)
+    y = (p > 0.6).astype(float)  # separated
+    found = calibrate(y[:, None], p[:, None], np.ones(24), "isotonic")(p[:, None], "binary")
+    assert [found.min(), found.max()] == pytest.approx([1 / 16, 11 / 12])  # 14 and 10 rows
+    assert anyloss.costs.least_cost(found[:, 0], fn_cost=1e3, fp_cost=1).all()
 
 
 def test_a_weight_of_two_is_the_row_twice():

@@ -7,6 +7,7 @@ import re
 
 import numpy as np
 import pytest
+from scipy.special import expit
 from selenium.webdriver.common.keys import Keys
 from sklearn import metrics
 
@@ -14,25 +15,39 @@ import anyloss
 from anyloss.report import planner, render, write
 
 
+def planned(result):
+    return json.loads(re.search(r'id="plan-data">(.*?)</script>', render(result))[1])
+
+
 @pytest.fixture(scope="module")
 def data(fitted):
-    page = render(fitted["linear"])
-    return json.loads(re.search(r'id="plan-data">(.*?)</script>', page)[1])
+    return planned(fitted["linear"])
 
 
-def test_counts_and_scores_are_those_of_scikit_learn(fitted, data):
-    y, p = fitted["linear"].y_test, fitted["linear"].p_test
+@pytest.mark.parametrize("name", ["linear", "lightgbm"])
+def test_counts_and_scores_are_those_of_scikit_learn(fitted, name):
+    y, p, data = fitted[name].y_test, fitted[name].p_test, planned(fitted[name])
     cells = np.array(data["cells"])
     assert data["threshold"][data["start"]] == 0.5
     for k, threshold in enumerate(data["threshold"]):
         decided = p > threshold
         tn, fp, fn, tp = metrics.confusion_matrix(y, decided).ravel()
-        if np.abs(p - threshold).min() > 1e-6:  # thresholds are rounded
-            assert cells[:, k].tolist() == [tp, fn, fp, tn]
-            expected = metrics.f1_score(y, decided)
-            assert data["score"][k] == pytest.approx(expected, abs=1e-6)
+        assert cells[:, k].tolist() == [tp, fn, fp, tn]
+        assert data["score"][k] == pytest.approx(metrics.f1_score(y, decided), abs=1e-6)
         assert data["low"][k] <= data["score"][k] <= data["high"][k]
     assert data["tested"] == []
+    assert len({tuple(x) for x in cells.T}) == cells.shape[1] > 20  # no step without a change
+
+
+def test_thresholds_of_values_near_0_and_1_divide_them():
+    rng = np.random.default_rng(0)
+    y = (rng.random(5000) < 0.03).astype(float)
+    p = expit(6 * rng.normal(size=5000) - 9 + 14 * y)
+    found = planner.some_thresholds(y, p, np.array([0.5]))
+    decided = (p[:, None] > found).sum(axis=0)
+    assert len(np.unique(decided)) == len(found) > 60
+    assert ((p > found[:, None]) & (y > 0)).sum(axis=1).tolist().count(0) <= 2
+    assert max(len(repr(x)) for x in found.tolist()) < 12  # a reader can write them down
 
 
 def test_the_interval_is_that_of_resampled_rows():
@@ -97,6 +112,10 @@ def test_the_slider_shows_another_threshold(browser, fitted, data, tmp_path):
     expected = 1000 * (10 * fn + fp) / rows
     assert float(shown("cost").replace(",", "")) == pytest.approx(expected, abs=0.06)
     assert shown("tested") == ""
+    assert shown("threshold").rstrip("0") in repr(data["threshold"][k])
+    cost.clear()
+    cost.send_keys("-1")
+    assert (shown("cost"), shown("least")) == ("undefined", "enter costs of at least 0")
 
 
 def test_without_scripts_the_section_is_hidden(browser, fitted, tmp_path):

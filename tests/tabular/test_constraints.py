@@ -14,6 +14,7 @@ from anyloss.recipe.constrained import Promise
 from anyloss.recipe.constrained import split_rows as split
 from anyloss.tabular import fit_table, load, predict_table, promises, save
 from anyloss.tabular.onnx import export
+from anyloss.tabular.verdicts import advice
 
 
 def customers(n=1500, seed=0):
@@ -95,6 +96,8 @@ def test_what_is_not_certified_is_said(model, tmp_path, capsys):
     )
     page = report.render(strict)
     assert "The model is not certified: 80 rows" in page
+    assert advice(strict).level == "stop"
+    assert advice(strict).startswith("Do not rely on recall >= ")
     aimed = fit_table(frame, "left", "precision", **given)
     assert aimed.certificate is None
     assert "Nothing is promised about new data" in report.render(aimed)
@@ -107,6 +110,15 @@ def test_what_is_not_certified_is_said(model, tmp_path, capsys):
         printed = capsys.readouterr().out
         assert "the model is not certified" in printed
         assert words in printed
+
+
+def test_copies_of_rows_carry_no_certificate():
+    frame = pd.concat([customers().iloc[:300]] * 5, ignore_index=True)
+    given = {"constraints": "recall >= 0.7", "confidence_level": 0.9, "model": "linear"}
+    with pytest.raises(
+        ValueError, match=r"independent rows, and many .* \d+ of 300 rows .* remove"
+    ):
+        fit_table(frame, "left", "precision", **given)
 
 
 def test_the_command_line(tmp_path, capsys):

@@ -1,5 +1,6 @@
 """Costs that differ from row to row, in fit and predict."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -11,6 +12,7 @@ from anyloss.costs import cost_summary, least_cost
 from anyloss.report import render
 from anyloss.tabular import fit_table, load, predict_table, save
 from anyloss.tabular.row_costs import PER_ROW, RowCosts, read_costs
+from anyloss.tabular.verdicts import advice
 
 
 def customers(n=900, seed=0):
@@ -44,7 +46,17 @@ def test_the_result_has_the_cost_of_the_test_rows():
     decided = least_cost(p, fn_cost=frame["amount"], fp_cost=5)
     whole = cost_summary(frame["left"] == "yes", decided, fn_cost=frame["amount"], fp_cost=5)
     assert whole.savings == pytest.approx(own.savings, abs=0.15)
+    low, high = own.interval
+    assert advice(found) == (
+        "Use this model: deciding each row by its cost is clearly better than the better constant "
+        f"decision. It saves {own.savings:.3f} of the cost (95 % interval: {low:.3f} to "
+        f"{high:.3f})."
+    )
+    nothing = dataclasses.replace(found, costs={PER_ROW: own._replace(interval=(-0.1, 0.2))})
+    assert advice(nothing).level == "stop"
     page = render(found)
+    assert "<code>predict</code> decides each row by its cost instead" in page
+    assert 'id="plan-fp-cost" type="number" min="0" step="any" value="5.0"' in page
     assert "What the errors cost" in page
     assert f"{own.total:,.2f}" in page
 
@@ -104,10 +116,13 @@ def test_what_is_refused(folder, capsys):
     assert main(["predict", f"{folder}/model", f"{folder}/gap.csv", "--out", out]) == 2
     error = capsys.readouterr().err
     assert "the cost column 'amount' must have a number" in error
-    assert "got a missing value in 1 row" in error
+    assert "got no readable number in 1 row" in error
     below = frame.assign(amount=np.where(np.arange(300) < 2, -1.5, 1.0))
     with pytest.raises(ValueError, match=r"got '-1.5' in 2 rows"):
         fit_table(below, "left", model="linear", fn_cost="amount", fp_cost=1)
+    mixed = below.assign(amount=below["amount"].where(np.arange(300) > 0))
+    with pytest.raises(ValueError, match=r"got no readable number in 1 rows and '-1.5' in 1 rows"):
+        fit_table(mixed, "left", model="linear", fn_cost="amount", fp_cost=1)
     assert read_costs(None, None) is None
 
 

@@ -154,7 +154,7 @@ class _Parser:
         if symbol == "**":
             right = self.exponent(right, place)
         if symbol == "/" and right == 0.0:
-            raise self.fault("division by zero", place)
+            raise self.fault("a formula must not divide by zero", place)
         if isinstance(left, float) and isinstance(right, float):
             return self.constant(symbol, left, right, column)
         return (symbol, left, right)

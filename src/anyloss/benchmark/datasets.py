@@ -106,7 +106,7 @@ def _read_file(place: str) -> tuple[Any, Any]:
     import pandas as pd
 
     path = Path(place)
-    table = pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path)
+    table = pd.read_parquet(path) if path.suffix.lower() == ".parquet" else pd.read_csv(path)
     if table.shape[1] < 2 or table.columns[-1] != "y":
         raise ValueError(
             f"{path.name} must have features and a last column y; got {list(table.columns)[-3:]}"

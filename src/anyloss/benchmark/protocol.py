@@ -418,6 +418,6 @@ def read_results(out: Path | str) -> tuple[Any, Any]:
 
     out = Path(out)
     times = _times(out)
-    if out.suffix == ".csv":  # "null" is a method, not a missing value
+    if out.suffix.lower() == ".csv":  # "null" is a method, not a missing value
         return tuple(pd.read_csv(p, keep_default_na=False) for p in (out, times))
     return pd.read_parquet(out), pd.read_parquet(times)

@@ -63,7 +63,7 @@ class CertifiedThreshold:
         rows = (
             "no number of rows would be enough"
             if self.rows_needed is None
-            else f"about {self.rows_needed} rows would be needed"
+            else f"about {self.rows_needed} certifying rows would be needed"
         )
         return (
             f"no threshold is certified; for the first candidate, {self.tested[0]:.6g}: "

@@ -77,7 +77,7 @@ def _bench(given: argparse.Namespace) -> None:
         tuple(good), tuple(given.models) or models, tuple(given.metrics) or metrics,
         tuple(given.methods), given.folds, given.repeats, given.rows,
     )  # fmt: skip
-    check_packages(comparison, given.out.suffix)
+    check_packages(comparison, given.out.suffix.lower())
     with progress("units", stderr=True) as on_unit:
         protocol.run(comparison, given.out, jobs=given.jobs, on_unit=on_unit)
     console.print(f"Wrote the results to {given.out}", markup=False)

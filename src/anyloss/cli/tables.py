@@ -222,8 +222,13 @@ def _print_costs(result: Any) -> None:
     for name, found in result.costs.items():
         print(
             f"{name}: the errors cost {found.total:,.2f}, {found.per_1000:,.2f} per 1,000 rows, "
-            f"savings {found.savings:.4f}"
+            + (_savings(found) if found.constant else "and a constant decision costs nothing")
         )
+
+
+def _savings(found: Any) -> str:
+    low, high = found.interval
+    return f"savings {found.savings:.4f} (95 % interval: {low:.4f} to {high:.4f})"
 
 
 def _print_classes(result: Any) -> None:

@@ -106,11 +106,15 @@ def _fit(y: Array, p: Array, weight: Array, method: str) -> Column:
 
 
 def _isotonic(y: Array, p: Array, weight: Array) -> Column:
-    """The best increasing step function, linear between the values; ends of steps are kept."""
+    """The best increasing step function, linear between the values; ends of steps are kept.
+
+    Platt's targets keep it away from 0 and 1, which no number of rows can show.
+    """
     kept = weight > 0
-    values, at = np.unique(p[kept], return_inverse=True)
-    total = np.bincount(at, weight[kept])
-    found = isotonic_regression(np.bincount(at, weight[kept] * y[kept]) / total, weights=total).x
+    y, p, weight = _targets(y, weight)[kept], p[kept], weight[kept]
+    values, at = np.unique(p, return_inverse=True)
+    total = np.bincount(at, weight)
+    found = isotonic_regression(np.bincount(at, weight * y) / total, weights=total).x
     ends = np.ones(len(found), dtype=bool)
     ends[1:-1] = (found[1:-1] != found[:-2]) | (found[1:-1] != found[2:])
     return Column(values[ends], found[ends])
@@ -120,7 +124,7 @@ def _sigmoid(y: Array, p: Array, weight: Array) -> Column:
     """Platt's regression on the log-odds, with his targets and his start, by Newton's method."""
     x, positives, total = _log_odds(p), float(weight @ y), float(weight.sum())
     negatives, middle = total - positives, float(weight @ x) / total
-    target = np.where(y > 0, (positives + 1) / (positives + 2), 1 / (negatives + 2))
+    target = _targets(y, weight)
     design = np.column_stack([x - middle, np.ones(len(x))])
 
     def loss(ab: Array) -> float:
@@ -141,6 +145,17 @@ def _sigmoid(y: Array, p: Array, weight: Array) -> Column:
     if ab[0] < 0:  # a map must keep the order; the share of the positives is left
         ab = np.array([0.0, np.log((positives + 1) / (negatives + 1))])
     return Column(np.empty(0), np.array([ab[0], ab[1] - ab[0] * middle]))
+
+
+def _targets(y: Array, weight: Array) -> Array:
+    """Platt's targets: the share of positives to expect among rows that are all alike.
+
+    >>> _targets(np.array([1.0, 1.0, 0.0]), np.ones(3)).tolist()
+    [0.75, 0.75, 0.3333333333333333]
+    """
+    positives = float(weight @ y)
+    negatives = float(weight.sum()) - positives
+    return np.where(y > 0, (positives + 1) / (positives + 2), 1 / (negatives + 2))
 
 
 def _log_odds(p: Array) -> Array:

@@ -18,7 +18,6 @@ from markupsafe import Markup
 from anyloss._core.backend import Array
 from anyloss._core.counts import Counts
 from anyloss.metrics import Metric
-from anyloss.report.curves import against_threshold
 from anyloss.report.drawing import Axis, Plot
 from anyloss.report.words import number
 from anyloss.tabular.intervals import DRAWS, central_interval
@@ -74,11 +73,9 @@ def section(result: Result, metric: Metric, title: str) -> dict[str, Any]:
     """What the page shows of the planner."""
     y, p = np.asarray(result.y_test, dtype=float), np.asarray(result.p_test, dtype=float)
     tested, certified = _tested(result)
-    at = against_threshold(y, p, metric)[0]
-    at = at[np.unique(np.linspace(0, len(at) - 1, MOST_THRESHOLDS).round().astype(int))]
-    found = plan(y, p, metric, np.unique(np.concatenate([at, [0.5], tested])))
+    found = plan(y, p, metric, some_thresholds(y, p, np.unique([0.5, *tested])))
     data = {
-        "threshold": found.thresholds.round(6).tolist(),
+        "threshold": found.thresholds.tolist(),
         "cells": [x.astype(int).tolist() for x in found.counts],
         "score": [_finite(x) for x in found.scores],
         "low": [_finite(x) for x in found.low],
@@ -94,9 +91,41 @@ def section(result: Result, metric: Metric, title: str) -> dict[str, Any]:
         "script": Markup(SCRIPT),
         "steps": len(found.thresholds) - 1,
         "start": data["start"],
+        "costs": [x if isinstance(x, float) else 1 for x in result.model.costs or (1, 1)],
         "movable": _movable(result),
         "prevalences": over_prevalences(result, metric, title),
     }
+
+
+def some_thresholds(y: Array, p: Array, given: Array) -> Array:
+    """The given thresholds, and others with few digits that divide the rows in other ways.
+
+    Half of these are spread over all rows and half over the positive ones, which are often few.
+
+    >>> y, p = np.array([0, 0, 1, 1]), np.array([0.123456, 0.2, 0.21, 0.9])
+    >>> some_thresholds(y, p, np.array([0.5])).tolist()
+    [0.1, 0.16, 0.205, 0.5, 0.9]
+    """
+    values, half = np.unique(p), MOST_THRESHOLDS // 2
+    below = np.append(values[0] / 2, values)  # a threshold lies from here ...
+    above = np.append(values, (1 + values[-1]) / 2)  # ... to below here
+    spread = [np.linspace(0, len(values), half).round().astype(int)]
+    if y.any():
+        at = np.searchsorted(values, np.sort(p[y > 0]))
+        spread.append(at[np.linspace(0, len(at) - 1, half).round().astype(int)])
+    taken = np.searchsorted(values, given, side="right")  # what they divide is not shown twice
+    chosen = np.setdiff1d(np.concatenate(spread), taken)
+    return np.unique([*given, *(_short(below[k], above[k]) for k in chosen)])
+
+
+def _short(low: float, high: float) -> float:
+    """The number from `low` to below `high` with the fewest digits near their middle."""
+    middle = low / 2 + high / 2
+    for digits in range(1, 18):
+        found = float(f"{middle:.{digits}g}")
+        if low <= found < high:
+            return found
+    return float(low)
 
 
 def _tested(result: Result) -> tuple[Array, bool]:

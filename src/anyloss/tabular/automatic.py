@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import _check_sample_weight
 
 from anyloss._core.backend import Array
 from anyloss.recipe.deadlines import Clock, Deadline, OutOfTime
@@ -73,9 +74,8 @@ class AutoClassifier(DecisionShares):
     is installed. With `time_limit` further members follow as long as they are predicted to end in
     time: by the time of a similar member before they start, and by their own progress then. Trees
     are then trained beside the others in a second thread, unless `jobs` is 1, and tables of more
-    than 100,000 cells have one set of inner folds, not two. The linear model is fitted in any case,
-    if it would not end in time on a sample of at most 5,000 rows, which may take longer than a very
-    short limit.
+    than 100,000 cells have one set of inner folds, not two. A linear model of at most 5,000 rows is
+    fitted first, however short the limit, and used if nothing else ends in time.
 
     Attributes:
         members_ (list of Member): the members that have a weight, with their held-out scores.
@@ -103,7 +103,9 @@ class AutoClassifier(DecisionShares):
         self, X: Array, y: Array, groups: Array | None = None, sample_weight: Array | None = None
     ) -> Self:
         """Fit as many members as the limit of time allows, and weigh them."""
-        if sample_weight is not None and not (used := sample_weight > 0).all():
+        if sample_weight is not None:
+            sample_weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
+            used = sample_weight > 0
             groups = None if groups is None else groups[used]
             X, y, sample_weight = X[used], y[used], sample_weight[used]
         limit = self.time_limit
@@ -116,11 +118,14 @@ class AutoClassifier(DecisionShares):
         self.skipped_: dict[str, str] = {}
         self._seconds: dict[str, float] = {}  # that members take
         entries = portfolio(limited=limit is not None, grouped=groups is not None)
+        least, spare = _at_most(LEAST_ROWS, every, whole, self.seed), None
+        if deadline is not None and len(y) > LEAST_ROWS:  # used if nothing else ends in time
+            spare = self._fit_member(ENTRIES["linear"], least[0], None)
         fitted = self._fit_members(entries, every if deadline is None else few, few, deadline)
         if not fitted:
-            few, target, at = _at_most(LEAST_ROWS, every, whole, self.seed)
+            _, target, at = least
             self.skipped_["linear, all rows"] = self.skipped_.pop("linear")
-            fitted = {"linear": self._fit_member(ENTRIES["linear"], few, None)}
+            fitted = {"linear": spare}
         values = [held_out_values(x, self.task) for x in fitted.values()]
         values = [x if len(x) == len(target.y) else x[at] for x in values]
         self._combine(fitted, np.array(values), target)

@@ -32,6 +32,11 @@ class TableOptions:
     costs: tuple[str, ...] = ()  # the columns of costs, features or not
 
     def __post_init__(self) -> None:
+        if not isinstance(self.metric, str):
+            raise TypeError(
+                "the metric of a table must be a name or a formula, such as 'tp / (tp + fn)'; got "
+                f"{type(self.metric).__name__}"
+            )
         find_metric(self.metric)
         check_known_average(self.average)
         check_most(self.max_categories)

@@ -109,7 +109,10 @@ def predict_table(
     with local_file(source) as file:
         columns = output_columns(model.outcome, probabilities or model.costs is not None)
         paid = [] if model.costs is None else model.costs.columns()
-        ids = _id_columns(model, next(read_parts(file, 1, **options)), id_column, columns)
+        there = next(read_parts(file, 1, **options))
+        if there.columns.isin(model.columns()).sum() == 0:
+            check_column(model.columns()[0], there)
+        ids = _id_columns(model, there, id_column, columns)
         parts = read_parts(
             file, rows, columns=list(dict.fromkeys([*model.columns(), *paid, *ids])), names=ids,
             texts=[*model.columns(Texts, Means), *ids],
@@ -140,7 +143,7 @@ def _write(
 ) -> int:  # fmt: skip
     """Predict the parts of a table, write the predictions, and return the number of rows."""
     done, drift = 0, Drift(model.profile)
-    with replacing(out) as place, _ROWS[out.suffix](place, ids, *outputs) as write:
+    with replacing(out) as place, _ROWS[out.suffix.lower()](place, ids, *outputs) as write:
         for part in parts:
             read = model.read(part, on_warning)
             X = model.encoder.transform(read)

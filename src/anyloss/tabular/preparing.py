@@ -171,7 +171,10 @@ def unused_columns(names: Iterable[str], options: TableOptions) -> list[str]:
     for name in (*options.targets, *others, *options.costs):
         check_column(name, known)
         if name in options.targets and name in others:
-            raise ValueError(f"{name!r} is a label column and cannot be dropped")
+            raise ValueError(
+                f"{name!r} is a label column: it cannot be dropped, identify the rows, be their "
+                "group or be their time"
+            )
         if name in options.targets and name in options.costs:
             raise ValueError(f"{name!r} is a label column and cannot be a cost (--fn-cost)")
     return list(dict.fromkeys(others))
@@ -220,7 +223,8 @@ def check_column(name: str, columns: Any) -> None:
     """Raise an error for a name that is not a column, with the most similar names."""
     if name not in columns:
         names = [str(x) for x in columns]
-        if near := difflib.get_close_matches(name, names, n=1, cutoff=0.6):
+        same = [x for x in names if x.strip().lower() == name.strip().lower()]
+        if near := same or difflib.get_close_matches(name, names, n=1, cutoff=0.7):
             raise ValueError(f"there is no column {name!r}; did you mean {near[0]!r}?")
         raise ValueError(f"there is no column {name!r}; the columns are {listed(names)}")
 

@@ -13,6 +13,7 @@ from anyloss.recipe.constrained import Promise, centred, split_rows
 from anyloss.sklearn import AnyLossClassifier
 from anyloss.tabular.preparing import PreparedTable
 from anyloss.tabular.result import Result
+from anyloss.tabular.splitting import copied_rows
 
 
 def set_apart(table: PreparedTable, promise: Promise, seed: int, positive_named: bool) -> Array:
@@ -29,6 +30,12 @@ def set_apart(table: PreparedTable, promise: Promise, seed: int, positive_named:
     if certifying.any():
         keys = table.keys
         copies = int(np.isin(keys[certifying], keys[~certifying]).sum())
+        if copied_rows(keys, table.y) is not None:
+            raise ValueError(
+                "a certificate needs independent rows, and many rows of the table are copies of "
+                f"others, among them {copies} of {int(certifying.sum())} rows that would certify: "
+                "remove the copies, or fit without a confidence level (--confidence-level)"
+            )
     if copies:
         table.warnings.append(
             f"{copies} of {int(certifying.sum())} certifying rows are copies of other rows. The "

@@ -83,12 +83,14 @@ def _column(name: str, frame: Any) -> Array:
     series = frame[name]
     numbers = series.dtype.kind in "iufb"
     values = series.to_numpy(float) if numbers else np.full(len(series), np.nan)
-    wrong = series[~(np.isfinite(values) & (values >= 0))]
-    if len(wrong):
-        shown = "a missing value" if wrong.isna().iloc[0] else repr(str(wrong.iloc[0]))
+    missing = series.isna().to_numpy()
+    wrong = series[~missing & ~(np.isfinite(values) & (values >= 0))]
+    if missing.any() or len(wrong):
+        got = [f"no readable number in {int(missing.sum())} rows"] * bool(missing.any())
+        got += [f"{str(x)!r} in {len(wrong)} rows" for x in wrong[:1]]
         raise ValueError(
             f"the cost column {name!r} must have a number of at least 0 in every row (--fn-cost, "
-            f"--fp-cost); got {shown} in {len(wrong)} rows"
+            f"--fp-cost); got {' and '.join(got)}"
         )
     return values
 

@@ -61,8 +61,8 @@ def check_file(path: Path) -> None:
         )
     if not path.stat().st_size:
         raise ValueError(f"{path} is empty; expected a line of column names, then rows")
-    if path.suffix in OTHERS:
-        raise ValueError(f"{expected}; got {path}: {OTHERS[path.suffix]}")
+    if path.suffix.lower() in OTHERS:
+        raise ValueError(f"{expected}; got {path}: {OTHERS[path.suffix.lower()]}")
 
 
 def cells_in_words(cells: Any, origin: Origin | None) -> str:

@@ -96,7 +96,7 @@ def is_streamed(source: Any, stream: bool | None) -> bool:
 def size_advice(source: Any) -> str:
     """What to know before a large file is read as a whole; "" for others."""
     path = Path(source) if isinstance(source, str | Path) else None
-    if path is None or path.suffix == ".parquet" or not path.is_file():
+    if path is None or path.suffix.lower() == ".parquet" or not path.is_file():
         return ""
     size = path.stat().st_size
     if size < LARGE_CSV:

@@ -8,8 +8,10 @@ import numpy as np
 from scipy.stats import t as student
 
 from anyloss._core.backend import Array
+from anyloss.costs import CostSummary
 from anyloss.tabular.messages import STOP, Message, by_level, information, stop
 from anyloss.tabular.result import Baseline, Comparison, Result
+from anyloss.tabular.row_costs import PER_ROW
 
 LEVEL = 0.95
 ROPE = 0.01  # a difference of mean scores that does not matter
@@ -57,13 +59,42 @@ def headline(baselines: Sequence[Baseline]) -> str:
 
 
 def advice(result: Result) -> Message:
-    """What to do with a model, from its messages and what it was compared with."""
+    """What to do with a model, from its promise, its messages and what it was compared with."""
     stops = [x for x in by_level(result.warnings) if x.level == STOP]
-    if is_useless(result.baselines):
+    found = result.certificate
+    if found is not None and found.threshold is None:
+        wanted = " and ".join(result.constraints)
+        return stop(f"Do not rely on {wanted}: the certifying rows do not show that it holds.")
+    if is_useless(result.baselines) and not result.costs:
         return stop(headline(result.baselines))
     if stops:
         return stop(f"Do not rely on this model: {stops[0]}.")
-    return information(headline(result.baselines))
+    return (
+        savings_advice(result.costs[PER_ROW])
+        if result.costs
+        else information(headline(result.baselines))
+    )
+
+
+def savings_advice(found: CostSummary) -> Message:
+    """What to do with a model whose rows are decided by their costs.
+
+    >>> savings_advice(CostSummary(2.0, 2.0, 0.5, 4.0, (0.4, 0.6)))[:42]
+    'Use this model: deciding each row by its c'
+    """
+    if not found.constant:
+        return information("Use no model: a constant decision costs nothing on the test rows.")
+    low, high = found.interval
+    saved = f"{found.savings:.3f} of the cost (95 % interval: {low:.3f} to {high:.3f})"
+    if low <= 0:
+        return stop(
+            "Do not rely on this model: deciding each row by its cost does not clearly save "
+            f"anything against the better constant decision, {saved}."
+        )
+    return information(
+        "Use this model: deciding each row by its cost is clearly better than the better constant "
+        f"decision. It saves {saved}."
+    )
 
 
 def corrected_interval(differences: Array, folds: int) -> tuple[float, float]:

@@ -7,13 +7,14 @@
   const write = (name, text) => { at(name).textContent = text; };
   const decimal = (value, digits = 3) => value === null || !Number.isFinite(value) ? "undefined" : value.toFixed(digits);
   const share = (part, whole) => whole ? (100 * part / whole).toFixed(1) + " %" : "undefined";
-  const amount = (value) => value.toLocaleString("en", { maximumFractionDigits: 1 });
-  const price = (name) => Math.max(0, at(name).valueAsNumber || 0);
+  const amount = (value) => Number.isFinite(value) ? value.toLocaleString("en", { maximumFractionDigits: 1 }) : "undefined";
+  const label = (value) => String(value).length < 5 ? value.toFixed(3) : String(value);
+  const price = (name) => at(name).valueAsNumber >= 0 ? at(name).valueAsNumber : NaN;
   const cost = (k) => 1000 * (price("fn-cost") * fn[k] + price("fp-cost") * fp[k]) / rows;
 
   function show() {
     const k = at("at").valueAsNumber;
-    write("threshold", decimal(plan.threshold[k]));
+    write("threshold", label(plan.threshold[k]));
     for (const [name, cells] of Object.entries({ tp, fn, fp, tn })) {
       write(name, amount(cells[k]));
       at(name).parentElement.style.setProperty("--share", cells[k] / rows);
@@ -26,7 +27,7 @@
     write("cost", amount(cost(k)));
     const costs = plan.threshold.map((_, i) => cost(i));
     const least = costs.indexOf(Math.min(...costs));
-    write("least", amount(costs[least]) + " at " + decimal(plan.threshold[least]));
+    write("least", least < 0 ? "enter costs of at least 0" : amount(costs[least]) + " at " + label(plan.threshold[least]));
     let tested = k === plan.start ? "This is the threshold of the model. " : "";
     if (plan.tested.includes(k)) {
       tested += k === plan.start && plan.certified
