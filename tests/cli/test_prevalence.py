@@ -1,5 +1,7 @@
 """`predict`: thresholds for another share of positive rows, and calibrated probabilities."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -7,7 +9,14 @@ from sklearn.datasets import load_breast_cancer, load_wine
 from sklearn.metrics import f1_score
 
 from anyloss.cli import main
-from anyloss.tabular import fit_table, load, predict_table, save
+from anyloss.tabular import (
+    estimate_prevalence,
+    fit_table,
+    load,
+    predict_table,
+    predicting,
+    save,
+)
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +56,25 @@ def test_rarer_positives_are_predicted_less_often(folder, noisy, tmp_path):
     assert after > before
     moved = load(folder).with_prevalence(0.02)
     assert rare.tolist() == moved.decide(moved.decision_values(noisy)).tolist()
+
+
+def test_the_share_of_a_new_file_is_estimated(folder, noisy, tmp_path, capsys, monkeypatch):
+    positive = noisy["benign"] == 0
+    table = pd.concat([noisy[~positive], noisy[positive].iloc[:18]])  # 5 %
+    table.drop(columns="benign").to_csv(tmp_path / "new.csv", index=False)
+    found = predicted(folder, tmp_path / "new.csv", tmp_path / "out.csv", "--prevalence", "auto")
+    shown = float(re.search(r"estimated share of 0: (0\.\d+)", capsys.readouterr().out)[1])
+    model = load(folder)
+    X = model.encoder.transform(model.read(table))
+    share = float(model.classifier.estimate_priors(X)[1])
+    assert shown == pytest.approx(share, abs=5e-5)
+    assert share == pytest.approx(0.05, abs=0.06)
+    moved = model.with_prevalence(share)
+    assert found.tolist() == moved.decide(moved.decision_values(table)).tolist()
+    monkeypatch.setattr(predicting, "PART", 40)  # some of the rows only, spread over the file
+    assert estimate_prevalence(model, tmp_path / "new.csv") == pytest.approx(share, abs=0.15)
+    assert main(["predict", str(folder), "-", "--out", "x.csv", "--prevalence", "auto"]) == 2
+    assert "the standard input is read once" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("share", ["0", "1", "2", "nan"])

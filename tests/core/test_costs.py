@@ -82,7 +82,9 @@ def test_what_is_refused():
         cost_weights([0, 1], fn_cost=0, fp_cost=0)
     with pytest.raises(ValueError, match="one number from 0 to 1"):
         least_cost([0.5, 1.5], fn_cost=1, fp_cost=1)
-    with pytest.raises(ValueError, match="as many decisions as labels, and at least one; got 1 and 2"):
+    with pytest.raises(
+        ValueError, match="as many decisions as labels, and at least one; got 1 and 2"
+    ):
         cost_summary([0, 1], [1], fn_cost=1, fp_cost=1)
     assert np.isnan(cost_summary([0, 1], [0, 1], fn_cost=0, fp_cost=1).savings)
 

@@ -268,11 +268,11 @@ def add_predict(commands: Any) -> None:
     )
     predict.add_argument(
         "--prevalence",
-        type=float,
+        type=_prevalence,
         metavar="SHARE",
         help="The share of positive rows in this file, if it is not that of the training rows: the "
-        "threshold that is best there is used. For two classes, and models that are trained for "
-        "the metric. Default: that of the training rows.",
+        "threshold that is best there is used. 'auto' estimates it from the file. For two classes, "
+        "and models that are trained for the metric. Default: that of the training rows.",
     )
     predict.add_argument(
         "--probabilities",
@@ -285,15 +285,25 @@ def add_predict(commands: Any) -> None:
     add_format(predict)
 
 
+def _prevalence(text: str) -> float | str:
+    try:
+        return text if text == "auto" else float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a number or 'auto'; got {text!r}") from None
+
+
 def _predict(given: argparse.Namespace) -> None:
     from anyloss._core.outputs import check_new, check_output
-    from anyloss.tabular import load, predict_table
+    from anyloss.tabular import estimate_prevalence, load, predict_table
     from anyloss.tabular.promises import promise_in_words
     from anyloss.tabular.row_costs import read_costs
 
     check_output(given.out, (".csv", ".parquet"))
     check_new(given.out, given.force)
     model, warnings = load(given.model), dict[str, list[str]]()
+    if given.prevalence == "auto":
+        given.prevalence = estimate_prevalence(model, given.data, **format_options(given))
+        print(f"estimated share of {model.outcome.positive}: {given.prevalence:.4f}")
     if given.prevalence is not None:
         model = model.with_prevalence(given.prevalence)
     if (costs := read_costs(given.fn_cost, given.fp_cost)) is not None:

@@ -132,12 +132,19 @@ class TableModel:
             ValueError: if the share is not between 0 and 1, or the model cannot be moved: usual
                 methods, several classes or labels, and certified models.
         """
+        self.check_movable()
+        if not 0 < share < 1:
+            raise ValueError(f"the prevalence must be between 0 and 1; got {share} (--prevalence)")
+        moved = self.classifier.with_priors([1 - share, share])
+        # The share of predictions is not compared with that of the fit.
+        return replace(self, classifier=moved, profile=self.profile | {"predicted": None})
+
+    def check_movable(self) -> None:
+        """Raise a ValueError if the model cannot be moved to other shares of positive rows."""
         if why := self.outcome.no_positive:
             raise ValueError(
                 f"a prevalence is the share of a positive class (--prevalence); got {why}"
             )
-        if not 0 < share < 1:
-            raise ValueError(f"the prevalence must be between 0 and 1; got {share} (--prevalence)")
         if getattr(self.classifier, "certificate_", None) is not None:
             raise ValueError(
                 "the certificate holds for the share of positive rows where it was made; leave out "
@@ -148,9 +155,6 @@ class TableModel:
                 "another prevalence needs a model that is trained for the metric; fit one with "
                 "--model linear, mlp or lightgbm (--prevalence)"
             )
-        moved = self.classifier.with_priors([1 - share, share])
-        # The share of predictions is not compared with that of the fit.
-        return replace(self, classifier=moved, profile=self.profile | {"predicted": None})
 
     def with_costs(self, costs: RowCosts) -> TableModel:
         """The model that decides each row by its least expected cost.

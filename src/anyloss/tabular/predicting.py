@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from anyloss._core.backend import Array
 from anyloss._core.outputs import check_output, replacing
 from anyloss.tabular.drift import Drift
 from anyloss.tabular.encodings import Means, Texts
@@ -113,12 +114,69 @@ def predict_table(
         if there.columns.isin(model.columns()).sum() == 0:
             check_column(model.columns()[0], there)
         ids = _id_columns(model, there, id_column, columns)
-        parts = read_parts(
-            file, rows, columns=list(dict.fromkeys([*model.columns(), *paid, *ids])), names=ids,
-            texts=[*model.columns(Texts, Means), *ids],
-            written=[x.name for x in model.readings if x.was_text and x.kind != "text"], **options,
-        )  # fmt: skip
+        parts = _parts(model, file, rows, paid, ids, options)
         return _write(model, parts, out, ids, columns, allow_drift, on_rows, on_warning)
+
+
+def estimate_prevalence(
+    model: TableModel, source: Path | str, *, separator: str | None = None,
+    encoding: str | None = None, sheet: str | None = None,
+) -> float:  # fmt: skip
+    """Estimate the share of positive rows in a file without labels, for `with_prevalence`.
+
+    It is found by expectation-maximisation from the calibrated probabilities (see
+    `anyloss.sklearn.estimate_priors`), and right if only the shares of the classes have changed. Of
+    very many rows, a part that is spread over the file is used.
+
+    Args:
+        model (TableModel): the model, for two classes.
+        source (Path or str): the file.
+        separator (str, optional): the separator of a CSV file. Default: detected.
+        encoding (str, optional): the encoding of a CSV file. Default: detected.
+        sheet (str, optional): the sheet of an Excel file. Default: the only one with cells.
+
+    Returns:
+        float: the share, between 0 and 1.
+
+    Raises:
+        ValueError: if the file cannot be read, or the model cannot be moved to other shares.
+
+    Examples:
+        >>> import tempfile
+        >>> from sklearn.datasets import load_breast_cancer
+        >>> from anyloss.tabular import fit_table
+        >>> frame = load_breast_cancer(as_frame=True).frame[["mean area", "mean texture", "target"]]
+        >>> model = fit_table(frame, "target", "f1", model="linear").model
+        >>> file = Path(tempfile.mkdtemp()) / "new.csv"
+        >>> frame[frame["target"] == 1].to_csv(file, index=False)  # 0 is the positive class
+        >>> estimate_prevalence(model, file) < 0.1
+        True
+    """
+    if str(source) == STANDARD_INPUT:
+        raise ValueError(
+            "the share of positive rows is estimated from the whole file before it is predicted, "
+            "and the standard input is read once: write it to a file (--prevalence)"
+        )
+    model.check_movable()
+    options: dict[str, Any] = {"separator": separator, "encoding": encoding, "sheet": sheet}
+    kept, stride = list[Array](), 1
+    for part in _parts(model, source, PART, [], [], options):
+        kept.append(model.encoder.transform(model.read(part))[::stride])
+        while sum(map(len, kept)) > 2 * PART:
+            kept, stride = [x[::2] for x in kept], 2 * stride
+    return float(model.classifier.estimate_priors(np.concatenate(kept))[1])
+
+
+def _parts(
+    model: TableModel, file: Path | str, rows: int, paid: list[str], ids: list[str],
+    options: dict[str, Any],
+) -> Iterator[Any]:  # fmt: skip
+    """The columns of a file that the model needs, in parts."""
+    return read_parts(
+        file, rows, columns=list(dict.fromkeys([*model.columns(), *paid, *ids])), names=ids,
+        texts=[*model.columns(Texts, Means), *ids],
+        written=[x.name for x in model.readings if x.was_text and x.kind != "text"], **options,
+    )  # fmt: skip
 
 
 def _id_columns(
