@@ -107,7 +107,7 @@ def test_several_columns_are_labels():
         ({"target": ["sad", "sad"]}, "distinct label columns; got \\['sad', 'sad'\\]"),
         ({"target": ["sad", "sas"]}, "there is no column 'sas'; did you mean 'sad'"),
         ({"target": ["sad", "loud"], "positive": "1"}, "the positive class is for one label col"),
-        ({"target": ["sad", "loud"], "drop": ["sad"]}, "'sad' is a label column and cannot be"),
+        ({"target": ["sad", "loud"], "drop": ["sad"]}, "'sad' is a label column: it cannot be"),
         ({"target": "one", "average": "samples"}, "average must be one of auto, binary, macro"),
         ({"target": ["sad", "loud"], "average": "binary"}, "average='binary' needs a single col"),
         ({"target": ["sad", "loud"], "average": "multiclass"}, "for metrics with a multiclass fo"),

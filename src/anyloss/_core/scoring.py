@@ -21,6 +21,7 @@ from anyloss._core.shapes import Layout
 from anyloss.metrics import metric as find_metric
 
 AVERAGES = ("auto", "binary", "macro", "micro", "weighted", "samples", "multiclass", "none", None)
+ONE_SCORE = [x for x in AVERAGES if x not in (None, "none", "samples")]  # what can be trained for
 RECALL = find_metric("recall")
 LEAST = 1e-7  # the smallest score whose logarithm is taken
 

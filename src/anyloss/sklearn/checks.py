@@ -5,7 +5,7 @@ from __future__ import annotations
 from numbers import Integral
 from typing import Any
 
-from anyloss._core.scoring import AVERAGES
+from anyloss._core.scoring import ONE_SCORE
 
 
 def check_integers(model: Any, **least: int) -> None:
@@ -18,6 +18,5 @@ def check_integers(model: Any, **least: int) -> None:
 
 def check_average_of(model: Any) -> None:
     """Raise a ValueError unless the average gives one score."""
-    known = [x for x in AVERAGES if x not in (None, "none", "samples")]
-    if model.average not in known:
-        raise ValueError(f"average must be one of {known}; got {model.average!r}")
+    if model.average not in ONE_SCORE:
+        raise ValueError(f"average must be one of {ONE_SCORE}; got {model.average!r}")

@@ -26,6 +26,7 @@ from anyloss.tabular.scoring import Scoring, as_columns
 from anyloss.tabular.splitting import sample_rows
 from anyloss.tabular.trivial import COPIES, Trivial
 from anyloss.tabular.usual import USUAL
+from anyloss.tabular.verdicts import OURS
 from anyloss.thresholds import nearest_threshold
 
 WEIGHTED = "class-weighted cross-entropy"
@@ -46,7 +47,7 @@ BASELINES = {
         "weighted": WEIGHTED,
     },
 }
-OURS, OURS_TITLE = "anyloss", "trained for the metric (anyloss)"
+OURS_TITLE = "trained for the metric (anyloss)"
 BASELINE_ROWS, BASELINE_RARER = 100_000, 2_000  # as many rows as our own recipe uses
 SHUFFLED_CELLS, SHUFFLES = 2_500_000, 5
 MOST_COLUMNS = 50

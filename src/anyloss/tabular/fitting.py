@@ -41,6 +41,7 @@ from anyloss.tabular.row_costs import (
     check_costs,
     check_unambiguous,
     decisions_of_least_cost,
+    paid_message,
     read_costs,
     summaries,
 )
@@ -187,19 +188,9 @@ def fit_table(
         table.keys, table.y, ~certifying, test_share, folds, seed, outcome.task, table.groups,
         table.times,
     )  # fmt: skip
-    fits = 1 + plan.crossed * len(plan.splits)
-    seconds = None if time_limit is None else time_limit / fits
-    if seconds is not None and fits > 1:
-        table.warnings.append(
-            information(
-                f"the limit of time is divided among {fits} fits, that of all rows and those of "
-                f"the folds, {seconds:.3g} s each, so that the members of a fold may differ from "
-                "those that are kept"
-            )
-        )
     work = Work(
-        table, certifying, names, scoring, promise, seed, max_categories, verbose, stage, seconds,
-        paid is not None,
+        table, certifying, names, scoring, promise, seed, max_categories, verbose, stage,
+        _seconds_of_a_fit(table, plan, time_limit), paid is not None,
     )  # fmt: skip
     fitted, aucs = _fit(work, plan)
     profiles = column_profiles(fitted.train)
@@ -215,12 +206,7 @@ def fit_table(
         there = tuple(x[rows] if x.ndim else x for x in paid)
         found["costs"] = summaries(found["y_test"], p, decided, there, metric)
         decided = decisions_of_least_cost(p, there)
-        table.warnings.append(
-            information(
-                "predict decides each row by its least expected cost; the score, the matrix and "
-                f"the baselines are those of decisions for {metric}, which it does not take"
-            )
-        )
+        table.warnings.append(paid_message(metric))
     kept = TableModel(
         fitted.encoder, fitted.classifier, outcome, tuple(table.readings),
         _profile(outcome, profiles, decided), id_column, costs,
@@ -229,14 +215,13 @@ def fit_table(
     train, take = (fitted.train, fitted.parts.y), lambda x: table.take(rows[x])
     found |= details(kept, train, take, kept_rows(judged), found, scoring, seed, show_rows)
     near += overfitting(found["train_score"], found["score"], found["interval"])
-    warnings = (
-        *table.warnings, *near, *cost_warning(metric),
-        *(() if promise.constraints else constant_warning(fitted.y, outcome, scoring)),
-        *row_warnings(
-            fitted.y, found["y_test"], found["counts"], outcome, aucs, table.warnings
-        ),
-        *dropped_warning(fitted.encoder),
-    )  # fmt: skip
+    warnings = [*table.warnings, *near, *cost_warning(metric)]
+    if not promise.constraints:
+        warnings += constant_warning(fitted.y, outcome, scoring)
+    warnings += row_warnings(
+        fitted.y, found["y_test"], found["counts"], outcome, aucs, table.warnings
+    )
+    warnings += dropped_warning(fitted.encoder)
     return Result(
         model=kept, model_name=fitted.name, metric=metric, average=str(scoring.layout.average),
         outcome=outcome, readings=kept.readings, facts=facts, settings=settings,
@@ -244,6 +229,20 @@ def fit_table(
         constraints=tuple(promise.texts or ()), certificate=fitted.classifier.certificate_,
         weights=getattr(fitted.classifier, "weights_", {}), **found,
     )  # fmt: skip
+
+
+def _seconds_of_a_fit(table: PreparedTable, plan: Plan, limit: float | None) -> float | None:
+    """The limit of time of each fit; a message if there are several."""
+    fits = 1 + plan.crossed * len(plan.splits)
+    if limit is not None and fits > 1:
+        table.warnings.append(
+            information(
+                f"the limit of time is divided among {fits} fits, that of all rows and those of "
+                f"the folds, {limit / fits:.3g} s each, so that the members of a fold may differ "
+                "from those that are kept"
+            )
+        )
+    return None if limit is None else limit / fits
 
 
 def _fit(work: Work, plan: Plan) -> tuple[Fitted, dict[str, Array]]:

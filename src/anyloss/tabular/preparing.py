@@ -224,7 +224,7 @@ def check_column(name: str, columns: Any) -> None:
     if name not in columns:
         names = [str(x) for x in columns]
         same = [x for x in names if x.strip().lower() == name.strip().lower()]
-        if near := same or difflib.get_close_matches(name, names, n=1, cutoff=0.7):
+        if near := same or difflib.get_close_matches(name, names, n=1, cutoff=0.65):
             raise ValueError(f"there is no column {name!r}; did you mean {near[0]!r}?")
         raise ValueError(f"there is no column {name!r}; the columns are {listed(names)}")
 

@@ -10,6 +10,7 @@ import numpy as np
 from anyloss._core.backend import Array
 from anyloss.costs import CostSummary, cost_summary, least_cost
 from anyloss.tabular.labels import Outcome
+from anyloss.tabular.messages import Message, information
 from anyloss.tabular.preparing import check_column
 from anyloss.tabular.readings import Reading, apply_reading
 
@@ -124,6 +125,14 @@ def check_costs(costs: RowCosts | None, outcome: Outcome, constraints: Any) -> N
 def decisions_of_least_cost(p: Array, costs: tuple[Array, Array]) -> Array:
     """The decisions for calibrated probabilities, as 0 and 1."""
     return least_cost(p, fn_cost=costs[0], fp_cost=costs[1]).astype(float)
+
+
+def paid_message(metric: str) -> Message:
+    """What predict decides, and what the numbers of a result are about."""
+    return information(
+        "predict decides each row by its least expected cost; the score, the matrix and the "
+        f"baselines are those of decisions for {metric}, which it does not take"
+    )
 
 
 def summaries(

@@ -10,12 +10,10 @@ from anyloss._core.backend import NUMPY, Array
 from anyloss._core.choices import resolve_average
 from anyloss._core.counts import Counts
 from anyloss._core.functions import counts, score
-from anyloss._core.scoring import AVERAGES, averaged, check_average
+from anyloss._core.scoring import ONE_SCORE, averaged, check_average
 from anyloss._core.shapes import Layout
 from anyloss.metrics import Metric
 from anyloss.metrics import metric as find_metric
-
-KNOWN_AVERAGES = [x for x in AVERAGES if x not in (None, "none", "samples")]
 
 
 class Scoring(NamedTuple):
@@ -67,8 +65,8 @@ def scoring_of(metric: str, task: str, classes: int, average: str = "auto") -> S
 
 def check_known_average(average: str) -> None:
     """Raise an error for an average that a model cannot be trained for."""
-    if average not in KNOWN_AVERAGES:
-        raise ValueError(f"average must be one of {', '.join(KNOWN_AVERAGES)}; got {average!r}")
+    if average not in ONE_SCORE:
+        raise ValueError(f"average must be one of {', '.join(ONE_SCORE)}; got {average!r}")
 
 
 def as_columns(y: Array) -> Array:
