@@ -176,5 +176,5 @@ def cost_summary(y_true: Any, y_pred: Any, *, fn_cost: Any, fp_cost: Any) -> Cos
     share = total / constant if constant else float("nan")
     error = Z * float(np.sqrt(np.sum((each - share * better) ** 2))) / (constant or 1.0)
     savings = 1 - share
-    interval = savings - error, savings + error
+    interval = savings - error, min(savings + error, 1.0) if constant else savings
     return CostSummary(total, 1000 * total / len(y), savings, constant, interval)

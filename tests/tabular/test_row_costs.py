@@ -48,15 +48,15 @@ def test_the_result_has_the_cost_of_the_test_rows():
     assert whole.savings == pytest.approx(own.savings, abs=0.15)
     low, high = own.interval
     assert advice(found) == (
-        "Use this model: deciding each row by its cost is clearly better than the better constant "
-        f"decision. It saves {own.savings:.3f} of the cost (95 % interval: {low:.3f} to "
+        "Use this model: deciding each row by its cost is clearly better than deciding all alike. It "
+        f"saves {own.savings:.3f} of the cost (95 % interval: {low:.3f} to "
         f"{high:.3f})."
     )
     nothing = dataclasses.replace(found, costs={PER_ROW: own._replace(interval=(-0.1, 0.2))})
     assert advice(nothing).level == "stop"
     page = render(found)
     assert "<code>predict</code> decides each row by its cost instead" in page
-    assert 'id="plan-fp-cost" type="number" min="0" step="any" value="5.0"' in page
+    assert 'id="plan-fp-cost" type="number" min="0" step="any" value="5"' in page
     assert "What the errors cost" in page
     assert f"{own.total:,.2f}" in page
 

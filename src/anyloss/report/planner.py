@@ -91,7 +91,9 @@ def section(result: Result, metric: Metric, title: str) -> dict[str, Any]:
         "script": Markup(SCRIPT),
         "steps": len(found.thresholds) - 1,
         "start": data["start"],
-        "costs": [x if isinstance(x, float) else 1 for x in result.model.costs or (1, 1)],
+        "costs": [
+            f"{x:g}" if isinstance(x, float) else "1" for x in result.model.costs or (1.0, 1.0)
+        ],
         "movable": _movable(result),
         "prevalences": over_prevalences(result, metric, title),
     }

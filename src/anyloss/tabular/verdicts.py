@@ -89,11 +89,11 @@ def savings_advice(found: CostSummary) -> Message:
     if low <= 0:
         return stop(
             "Do not rely on this model: deciding each row by its cost does not clearly save "
-            f"anything against the better constant decision, {saved}."
+            f"anything against deciding all alike: {saved}."
         )
     return information(
-        "Use this model: deciding each row by its cost is clearly better than the better constant "
-        f"decision. It saves {saved}."
+        "Use this model: deciding each row by its cost is clearly better than deciding all alike. "
+        f"It saves {saved}."
     )
 
 
