@@ -212,6 +212,8 @@ def test_the_error_of_a_bad_argument_is_one_line(folder, capsys):
         (f"fit {data} --target left --out {folder}/m --metric f1x", "unknown metric 'f1x'"),
         (f"fit {data} --target left --out {folder}/m --model forest", "model must be one of auto"),
         (f"fit {data} --target left --out {folder}/m --test-share 2", "between 0 and 1"),
+        (f"fit {data} --target left --out {folder}/m --test-share 0.3 --folds 3", "name one"),
+        (f"fit {data} --target left --out {folder}/m --certify-share 0.3", "name both"),
         (
             f"fit {data} --target left --out {folder}/m --drop nothing",
             "there is no column 'nothing'",

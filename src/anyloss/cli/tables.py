@@ -55,7 +55,6 @@ def add_fit(commands: Any) -> None:
     fit.add_argument(
         "--test-share",
         type=float,
-        default=0.2,
         metavar="SHARE",
         help="The share of rows to evaluate the model on. Default: 0.2.",
     )
@@ -93,7 +92,6 @@ def add_fit(commands: Any) -> None:
     fit.add_argument(
         "--certify-share",
         type=float,
-        default=0.2,
         metavar="SHARE",
         help="The share of rows that certify, with --confidence-level. Default: 0.2.",
     )
@@ -114,9 +112,15 @@ def add_fit(commands: Any) -> None:
 
 
 def _fit(given: argparse.Namespace) -> None:
+    if given.test_share is not None and given.folds:
+        raise ValueError("--test-share is for one set of test rows, and --folds has none: name one")
+    if given.certify_share is not None and given.confidence_level is None:
+        raise ValueError("--certify-share sets rows apart for --confidence-level; name both")
+    shares = {"test_share": given.test_share, "certify_share": given.certify_share}
     options = {
-        "model": given.model, "test_share": given.test_share, "constraints": given.constraint,
-        "confidence_level": given.confidence_level, "certify_share": given.certify_share,
+        **{name: share for name, share in shares.items() if share is not None},
+        "model": given.model, "constraints": given.constraint,
+        "confidence_level": given.confidence_level,
         "show_rows": not given.no_rows, "fn_cost": given.fn_cost, "fp_cost": given.fp_cost,
         "folds": given.folds, "time_limit": given.time_limit, "stream": given.stream,
     }  # fmt: skip
