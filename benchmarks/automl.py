@@ -21,9 +21,10 @@ scikit-learn's. The journal has one line per fit, with the wall seconds and the 
 the whole process, the wall seconds of the fit with its imports, and the share of the processors
 that other processes took meanwhile. A fit starts when that share is at most 10 %, and the run waits
 for it. A fit during which it was more than 25 % is not counted, and is repeated by the next run.
-Processes of a low priority (`nice -n 19`) get what a fit leaves, and are not counted as others,
-unless the kernel gives each session its share (`kernel.sched_autogroup_enabled`). A stopped run is
-continued.
+Processes of a low priority (`nice -n 19`) are not counted as others, unless the kernel gives each
+session its share (`kernel.sched_autogroup_enabled`). Run them as `chrt --idle 0 nice -n 19 command`
+too: without it they delay the threads of a fit, which then gets less of the processors than it
+could use. A stopped run is continued.
 
 **Methods** are the functions of `automl_methods.py`; `forest_again` is `forest_tuned` with another
 seed, which shows the noise. The other libraries live in an environment that the script makes.

@@ -134,7 +134,9 @@ class CostSummary(NamedTuple):
     interval: tuple[float, float]
 
 
-def cost_summary(y_true: Any, y_pred: Any, *, fn_cost: Any, fp_cost: Any) -> CostSummary:
+def cost_summary(
+    y_true: Any, y_pred: Any, *, fn_cost: Any, fp_cost: Any, groups: Any = None
+) -> CostSummary:
     """What decisions cost, and what they save against the better constant decision.
 
     Args:
@@ -142,9 +144,11 @@ def cost_summary(y_true: Any, y_pred: Any, *, fn_cost: Any, fp_cost: Any) -> Cos
         y_pred (array): decisions of 0 and 1.
         fn_cost (float or array): the cost of each row if it is a false negative.
         fp_cost (float or array): the cost of each row if it is a false positive.
+        groups (array, optional): the group of each row, such as a customer. The interval is then
+            for other groups of the same kind.
 
     Shape:
-        - `y_true`, `y_pred`, and costs that are arrays: `(n,)`.
+        - `y_true`, `y_pred`, `groups`, and costs that are arrays: `(n,)`.
 
     Returns:
         CostSummary: the total, the cost per 1,000 rows, and the savings.
@@ -174,7 +178,10 @@ def cost_summary(y_true: Any, y_pred: Any, *, fn_cost: Any, fp_cost: Any) -> Cos
     better = min(of_fn, of_fp, key=np.sum)  # none is predicted positive, or all are
     total, constant = float(each.sum()), float(better.sum())
     share = total / constant if constant else float("nan")
-    error = Z * float(np.sqrt(np.sum((each - share * better) ** 2))) / (constant or 1.0)
+    beyond = each - share * better
+    if groups is not None:
+        beyond = np.bincount(np.unique(groups, return_inverse=True)[1], beyond)
+    error = Z * float(np.sqrt(np.sum(beyond**2))) / (constant or 1.0)
     savings = 1 - share
     interval = savings - error, min(savings + error, 1.0) if constant else savings
     return CostSummary(total, 1000 * total / len(y), savings, constant, interval)

@@ -457,6 +457,9 @@ def test_certify_gives_the_bound_of_the_function(tmp_path, capsys):
     words = f"certify {tmp_path}/predictions.csv --label label --decision said --positive None"
     assert main(words.split()) == 0
     assert capsys.readouterr().out.startswith(anyloss.certify(1 - y, 1 - d, "f1").words())
+    frame.replace({"no": "00", "yes": "01"}).to_csv(tmp_path / "predictions.csv", index=False)
+    assert main([*words.split()[:-1], "01"]) == 0
+    assert capsys.readouterr().out.startswith(anyloss.certify(y, d, "f1").words())
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,9 @@ def test_the_interval_of_savings_is_that_of_resampled_rows():
     assert found.interval[1] - found.interval[0] == pytest.approx(
         np.diff(np.quantile(drawn, [0.025, 0.975]))[0], rel=0.15
     )
+    many = {"fn_cost": np.tile(fn, 8), "fp_cost": np.tile(fp, 8), "groups": np.tile(range(200), 8)}
+    copied = cost_summary(np.tile(y, 8), np.tile(decided, 8), **many)
+    assert copied.interval == pytest.approx(found.interval)
     assert np.isnan(cost_summary([0, 0], [1, 0], fn_cost=1, fp_cost=1).interval).all()
 
 

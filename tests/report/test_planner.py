@@ -47,6 +47,8 @@ def test_thresholds_of_values_near_0_and_1_divide_them():
     decided = (p[:, None] > found).sum(axis=0)
     assert len(np.unique(decided)) == len(found) > 60
     assert ((p > found[:, None]) & (y > 0)).sum(axis=1).tolist().count(0) <= 2
+    few = planner.some_thresholds(y, p.round(1), np.array([0.5]))  # with 0 and 1 among the values
+    assert len(np.unique((p.round(1)[:, None] > few).sum(axis=0))) == len(few)
     assert max(len(repr(x)) for x in found.tolist()) < 12  # a reader can write them down
 
 

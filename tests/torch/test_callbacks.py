@@ -138,6 +138,7 @@ def test_lightning_restores_the_criterion_after_an_error(tmp_path):
     with pytest.raises(RuntimeError, match="out of memory"):
         fit(module, 1, callback, tmp_path)
     assert "forward" not in vars(module.criterion)
+    assert callback.state_dict()["kept"]  # what a checkpoint after the error holds
     module.fails = False
     fit(module, 4, callback, tmp_path)  # it begins anew
     train, valid = loaders()

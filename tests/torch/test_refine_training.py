@@ -332,14 +332,16 @@ def test_other_settings_than_those_of_the_checkpoint_are_an_error(tmp_path):
     ):  # fmt: skip
         with pytest.raises(ValueError, match=f"was written with {name}"):
             refine(network(), [x_y], **({"epochs": 1, "checkpoint": file} | options))
-    sgd = partial(torch.optim.SGD, lr=0.1)
+    sgd, model = partial(torch.optim.SGD, lr=0.1), network()
+    weights = deepcopy(model.state_dict())
     for options, name in (
         ({"optimizer": sgd}, r"optimizer=Adam\(lr=0.001.*; got optimizer=SGD\(lr=0.1"),
         ({"optimizer": partial(torch.optim.Adam, lr=0.1)}, "optimizer=Adam.*got optimizer=Adam"),
         ({"scheduler": partial(torch.optim.lr_scheduler.StepLR, step_size=1)}, "scheduler=None; "),
     ):
         with pytest.raises(ValueError, match=f"was written with {name}"):
-            refine(network(), [x_y], **({"epochs": 1, "checkpoint": file} | options))
+            refine(model, [x_y], **({"epochs": 1, "checkpoint": file} | options))
+    torch.testing.assert_close(model.state_dict(), weights, rtol=0, atol=0)
     assert file.read_bytes() == before
 
 

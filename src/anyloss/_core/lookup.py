@@ -67,11 +67,13 @@ def metric(spec: MetricSpec | Metric, **params: float) -> Metric:
     if isinstance(spec, str):
         found = _by_text(spec)
     elif callable(spec):
-        if type(spec).__hash__ is None:
+        try:
+            hash(spec)
+        except TypeError:
             raise TypeError(
                 f"a metric must be hashable; got {type(spec).__name__}, which is not. Write "
-                "@dataclass(frozen=True) for a data class, or pass a function"
-            )
+                "@dataclass(frozen=True) and no lists for a data class, or pass a function"
+            ) from None
         found = Metric(getattr(spec, "__name__", type(spec).__name__), spec)
     else:
         raise TypeError(

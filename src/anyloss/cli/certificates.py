@@ -50,10 +50,8 @@ def add_certify(commands: Any) -> None:
 
 def _certify(given: argparse.Namespace) -> None:
     from anyloss import certify
-    from anyloss.tabular import read_table
 
-    names = [given.label, given.decision] if given.positive else []  # of classes, such as "None"
-    frame = read_table(given.data, label=names, **format_options(given))
+    frame = _table(given)
     for name in filter(None, (given.label, given.decision, given.group)):
         if name not in frame:
             raise ValueError(f"no column {name!r} in {given.data}; it has {list(frame.columns)}")
@@ -66,6 +64,16 @@ def _certify(given: argparse.Namespace) -> None:
     )
     print(found.words())
     print(f"method: {found.method}")
+
+
+def _table(given: argparse.Namespace) -> Any:
+    """The predictions; classes are read as they are written, such as "None" or "01"."""
+    from anyloss.tabular.reading import read_parts
+    from anyloss.tabular.sources import local_file
+
+    names = [given.label, given.decision] if given.positive else []
+    with local_file(given.data) as file:
+        return next(read_parts(file, None, names=names, texts=names, **format_options(given)))
 
 
 def _read(frame: Any, name: str, positive: str | None) -> Any:

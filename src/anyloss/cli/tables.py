@@ -213,7 +213,7 @@ def _predict(given: argparse.Namespace) -> None:
     model, warnings = load(given.model), dict[str, list[str]]()
     if given.prevalence == "auto":
         given.prevalence = estimate_prevalence(model, given.data, **format_options(given))
-        print(f"estimated share of {model.outcome.positive}: {given.prevalence:.4f}")
+        print(f"estimated share of {model.outcome.positive}: {given.prevalence:.4g}")
     if given.prevalence is not None:
         model = model.with_prevalence(given.prevalence)
     if (costs := read_costs(given.fn_cost, given.fp_cost)) is not None:
@@ -234,6 +234,8 @@ def _predict(given: argparse.Namespace) -> None:
     )
     if promise := promise_in_words(model.classifier):
         print(f"the model is {promise}")
+        if model.caveat:
+            print_messages([model.caveat])
     print(f"Wrote {rows} predictions to {given.out}")
 
 

@@ -106,10 +106,12 @@ def one_sided(metric: Metric, task: str, average: str | None) -> str | None:
     >>> one_sided(metric("recall"), "binary", "binary")[:32]
     'does not count false positives: '
     >>> one_sided(metric("recall"), "multiclass", "macro")
+    >>> one_sided(metric("tp / (fp + fn)"), "binary", "binary")
     """
     if task == "multiclass" or (task == "binary" and average != "binary"):
         return None
-    perfect = metric(50.0, 0.0, 0.0, 50.0)
+    # A formula that divides by the mistakes is 0 without any.
+    perfect = max(metric(50.0, 0.0, 0.0, 50.0), metric(49.0, 1.0, 1.0, 49.0))
     if metric(50.0, 0.0, 49.0, 1.0) >= perfect:
         kind, rows = "false positives", "nearly every row positive"
     elif metric(1.0, 49.0, 0.0, 50.0) >= perfect:
@@ -117,9 +119,10 @@ def one_sided(metric: Metric, task: str, average: str | None) -> str | None:
     else:
         return None
     other = "precision" if kind == "false positives" else "recall"
+    more = f", or add the constraint '{other} >= 0.5'" if task == "binary" else ""
     return (
         f"does not count {kind}: the best model predicts {rows}. Use a metric that counts both "
-        f"kinds of mistakes, such as f1 or mcc, or add the constraint '{other} >= 0.5'"
+        f"kinds of mistakes, such as f1 or mcc{more}"
     )
 
 

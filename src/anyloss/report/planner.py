@@ -91,9 +91,7 @@ def section(result: Result, metric: Metric, title: str) -> dict[str, Any]:
         "script": Markup(SCRIPT),
         "steps": len(found.thresholds) - 1,
         "start": data["start"],
-        "costs": [
-            f"{x:g}" if isinstance(x, float) else "1" for x in result.model.costs or (1.0, 1.0)
-        ],
+        "costs": [_price(x) for x in result.model.costs or ("", "")],
         "movable": _movable(result),
         "prevalences": over_prevalences(result, metric, title),
     }
@@ -117,6 +115,7 @@ def some_thresholds(y: Array, p: Array, given: Array) -> Array:
         spread.append(at[np.linspace(0, len(at) - 1, half).round().astype(int)])
     taken = np.searchsorted(values, given, side="right")  # what they divide is not shown twice
     chosen = np.setdiff1d(np.concatenate(spread), taken)
+    chosen = chosen[(chosen > 0) | (values[0] > 0)]  # nothing is below 0
     return np.unique([*given, *(_short(below[k], above[k]) for k in chosen)])
 
 
@@ -128,6 +127,11 @@ def _short(low: float, high: float) -> float:
         if low <= found < high:
             return found
     return float(low)
+
+
+def _price(cost: str | float) -> str:
+    """A cost as the slider shows it; 1 for a column of costs."""
+    return repr(cost).removesuffix(".0") if isinstance(cost, float) else "1"
 
 
 def _tested(result: Result) -> tuple[Array, bool]:

@@ -27,7 +27,15 @@ from anyloss.tabular.classifiers import AUTO, OnStage, candidates, training_curv
 from anyloss.tabular.details import details, overfitting
 from anyloss.tabular.drift import column_profiles
 from anyloss.tabular.evaluating import MOST_COLUMNS
-from anyloss.tabular.judging import Fitted, Work, fit_rows, judge_all, kept_rows, measured
+from anyloss.tabular.judging import (
+    Fitted,
+    Work,
+    dependent_rows,
+    fit_rows,
+    judge_all,
+    kept_rows,
+    measured,
+)
 from anyloss.tabular.labels import Outcome
 from anyloss.tabular.leaks import given_away, single_column_aucs
 from anyloss.tabular.messages import by_level, information
@@ -183,7 +191,7 @@ def fit_table(
     _check_independent(promise, group, time)
     promise, folds = bounded(table, promise, folds, costs is not None)
     paid = None if costs is None else costs.of(table.costs)
-    certifying = set_apart(table, promise, seed, options.positive is not None)
+    certifying, caveat = set_apart(table, promise, seed, options.positive is not None)
     plan = plan_splits(
         table.keys, table.y, ~certifying, test_share, folds, seed, outcome.task, table.groups,
         table.times,
@@ -204,19 +212,20 @@ def fit_table(
     if paid is not None:
         p = np.concatenate([np.asarray(x.probabilities) for x in judged])
         there = tuple(x[rows] if x.ndim else x for x in paid)
-        found["costs"] = summaries(found["y_test"], p, decided, there, metric)
+        groups = dependent_rows(table, rows)
+        found["costs"] = summaries(found["y_test"], p, decided, there, metric, groups)
         decided = decisions_of_least_cost(p, there)
         table.warnings.append(paid_message(metric))
     kept = TableModel(
         fitted.encoder, fitted.classifier, outcome, tuple(table.readings),
-        _profile(outcome, profiles, decided), id_column, costs,
+        _profile(outcome, profiles, decided), id_column, costs, caveat,
     )  # fmt: skip
     stage("Looking for errors and slices")
     train, take = (fitted.train, fitted.parts.y), lambda x: table.take(rows[x])
     found |= details(kept, train, take, kept_rows(judged), found, scoring, seed, show_rows)
     near += overfitting(found["train_score"], found["score"], found["interval"])
     warnings = [*table.warnings, *near, *cost_warning(metric)]
-    if not promise.constraints:
+    if not promise.constraints and paid is None:
         warnings += constant_warning(fitted.y, outcome, scoring)
     warnings += row_warnings(
         fitted.y, found["y_test"], found["counts"], outcome, aucs, table.warnings

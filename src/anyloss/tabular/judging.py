@@ -193,7 +193,7 @@ def measured(
     ]
     trivial = trivial_decisions(y_train, table.outcome, scoring, seed)
     rows, kept = np.concatenate([x.rows for x in found]), kept_rows(found)
-    groups = copied_rows(table.keys[rows], y) if table.groups is None else table.groups[rows]
+    groups = dependent_rows(table, rows)
     some = y[kept], ours[kept]
     compared = evaluating.compared(
         *some, named, trivial, scoring, seed, work.promise,
@@ -214,6 +214,13 @@ def measured(
         *(copies_warning(groups) if table.groups is None else []),
         *_latest_warning(work, found, scoring.score(y, ours)),
     ]
+
+
+def dependent_rows(table: PreparedTable, rows: Array) -> Array | None:
+    """The groups of rows, or the copies among them, which intervals draw together."""
+    if table.groups is not None:
+        return table.groups[rows]
+    return copied_rows(table.keys[rows], table.y[rows])
 
 
 def kept_rows(found: list[Judged]) -> Array:

@@ -44,6 +44,7 @@ class TableModel:
             predictions for the test rows, with which `predict_table` compares a new table.
         id_column (str or None): the column that identifies the rows. It is not a feature.
         costs (RowCosts or None): what errors cost, by which `predict_table` decides each row.
+        caveat (str): what the certificate assumes about the rows that certified it, if anything.
 
     Examples:
         >>> from sklearn.datasets import load_breast_cancer
@@ -64,6 +65,7 @@ class TableModel:
     profile: dict[str, Any]
     id_column: str | None = None
     costs: RowCosts | None = None
+    caveat: str = ""
 
     def columns(self, *kinds: type) -> list[str]:
         """The names of the columns that the model needs.
@@ -252,6 +254,7 @@ def save(result: Result, path: Path | str, extras: Mapping[str, Writer] | None =
         "profile": model.profile,
         "id_column": model.id_column,
         "costs": None if model.costs is None else list(model.costs),
+        "caveat": model.caveat,
         "metric": result.metric,
         "average": result.average,
         "settings": result.settings,
@@ -335,7 +338,7 @@ def load(path: Path | str) -> TableModel:
         costs = None if stored["costs"] is None else RowCosts(*stored["costs"])
         return TableModel(
             encoder, kind.load(folder), outcome, readings, stored["profile"], stored["id_column"],
-            costs,
+            costs, stored["caveat"],
         )  # fmt: skip
     except (KeyError, TypeError) as error:
         raise ValueError(

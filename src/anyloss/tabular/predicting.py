@@ -111,8 +111,6 @@ def predict_table(
         columns = output_columns(model.outcome, probabilities or model.costs is not None)
         paid = [] if model.costs is None else model.costs.columns()
         there = next(read_parts(file, 1, **options))
-        if there.columns.isin(model.columns()).sum() == 0:
-            check_column(model.columns()[0], there)
         ids = _id_columns(model, there, id_column, columns)
         parts = _parts(model, file, rows, paid, ids, options)
         return _write(model, parts, out, ids, columns, allow_drift, on_rows, on_warning)
@@ -172,6 +170,9 @@ def _parts(
     options: dict[str, Any],
 ) -> Iterator[Any]:  # fmt: skip
     """The columns of a file that the model needs, in parts."""
+    there = next(read_parts(file, 1, **options))
+    if not there.columns.isin(model.columns()).any():
+        check_column(model.columns()[0], there)
     return read_parts(
         file, rows, columns=list(dict.fromkeys([*model.columns(), *paid, *ids])), names=ids,
         texts=[*model.columns(Texts, Means), *ids],

@@ -13,11 +13,15 @@ from anyloss.recipe.constrained import Promise, centred, split_rows
 from anyloss.sklearn import AnyLossClassifier
 from anyloss.tabular.preparing import PreparedTable
 from anyloss.tabular.result import Result
-from anyloss.tabular.splitting import copied_rows
 
 
-def set_apart(table: PreparedTable, promise: Promise, seed: int, positive_named: bool) -> Array:
-    """Which rows certify: plainly random ones, chosen before all others; none without a promise."""
+def set_apart(
+    table: PreparedTable, promise: Promise, seed: int, positive_named: bool
+) -> tuple[Array, str]:
+    """Which rows certify, and what a certificate by them assumes; no row without a promise.
+
+    The rows are plainly random ones, chosen before all others.
+    """
     certifying = np.zeros(len(table.y), dtype=bool)
     certifying[split_rows(len(table.y), promise, seed)[1]] = True
     rest = table.y[~certifying]
@@ -26,22 +30,17 @@ def set_apart(table: PreparedTable, promise: Promise, seed: int, positive_named:
             f"a certificate is about one class, and which class of {table.outcome.target!r} is "
             "rarer depends on the rows that certify; name the positive class (--positive)"
         )
-    copies = 0
+    keys, copies = table.keys, 0
     if certifying.any():
-        keys = table.keys
         copies = int(np.isin(keys[certifying], keys[~certifying]).sum())
-        if copied_rows(keys, table.y) is not None:
-            raise ValueError(
-                "a certificate needs independent rows, and many rows of the table are copies of "
-                f"others, among them {copies} of {int(certifying.sum())} rows that would certify: "
-                "remove the copies, or fit without a confidence level (--confidence-level)"
-            )
-    if copies:
-        table.warnings.append(
-            f"{copies} of {int(certifying.sum())} certifying rows are copies of other rows. The "
-            "certificate holds if these were drawn independently, and not if rows were duplicated"
-        )
-    return certifying
+    if not copies:
+        return certifying, ""
+    caveat = (
+        f"{copies} of {int(certifying.sum())} certifying rows are copies of other rows. The "
+        "certificate holds if these were drawn independently, and not if rows were duplicated"
+    )
+    table.warnings.append(caveat)
+    return certifying, caveat
 
 
 def tested_values(classifier: Any) -> Array:

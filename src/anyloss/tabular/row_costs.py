@@ -136,8 +136,9 @@ def paid_message(metric: str) -> Message:
 
 
 def summaries(
-    y: Array, p: Array, decided: Array, costs: tuple[Array, Array], metric: str
-) -> dict[str, CostSummary]:
+    y: Array, p: Array, decided: Array, costs: tuple[Array, Array], metric: str,
+    groups: Array | None = None,
+) -> dict[str, CostSummary]:  # fmt: skip
     """What the test rows cost: decided row by row, for the metric, and all alike."""
     each = {
         PER_ROW: decisions_of_least_cost(p, costs),
@@ -146,5 +147,6 @@ def summaries(
         "never positive": np.zeros(len(y)),
     }
     return {
-        name: cost_summary(y, x, fn_cost=costs[0], fp_cost=costs[1]) for name, x in each.items()
+        name: cost_summary(y, x, fn_cost=costs[0], fp_cost=costs[1], groups=groups)
+        for name, x in each.items()
     }

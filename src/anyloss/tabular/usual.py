@@ -158,9 +158,12 @@ class UsualClassifier:
         p = self._probabilities(X)
         if self.task == "multiclass":
             return p if self.rule_.gains is None else probabilities(self.rule_.values(p), self.task)
+        above = p > self.rule_.thresholds
         at = np.clip(self.rule_.thresholds, LEAST, 1 - LEAST)
         p = np.clip(p, LEAST, 1 - LEAST)
-        moved = probabilities(np.log(p / (1 - p)) - np.log(at / (1 - at)), "multilabel")
+        moved: Array = probabilities(np.log(p / (1 - p)) - np.log(at / (1 - at)), "multilabel")
+        higher, lower = np.maximum(moved, np.nextafter(0.5, 1)), np.minimum(moved, 0.5)
+        moved = np.asarray(np.where(above, higher, lower))
         return np.column_stack([1 - moved, moved]) if self.task == "binary" else moved
 
     def save(self, path: Path | str) -> None:

@@ -63,7 +63,8 @@ class RefineCallback(lightning.Callback):
         self.at_epoch, self.criterion = at_epoch, criterion
         self.options: dict[str, Any] = {"priors": priors, "cross_entropy": cross_entropy}
         self.core: Refinement | None = None
-        self.saved: dict[str, Any] = {}
+        self.saved: dict[str, Any] = {}  # to go on from
+        self.last: dict[str, Any] = {}  # of a fit that has ended
 
     def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
         if self.core is not None or trainer.current_epoch < self.at_epoch:
@@ -99,10 +100,10 @@ class RefineCallback(lightning.Callback):
         """Give the criterion the forward of its class back."""
         if self.core is not None:
             del getattr(pl_module, self.criterion).forward
-            self.core, self.saved = None, {}
+            self.last, self.core, self.saved = self.core.state_dict(), None, {}
 
     def state_dict(self) -> dict[str, Any]:
-        return {} if self.core is None else self.core.state_dict()
+        return self.last if self.core is None else self.core.state_dict()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.saved = state_dict

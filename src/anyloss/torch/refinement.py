@@ -172,6 +172,8 @@ def refine(
         "max_norm": max_norm, "ema": ema, "patience": patience,
         "parameters": len(in_groups(groups)), "ranks": ranks(True, None),
     }  # fmt: skip
+    if checkpoint is not None:
+        settings |= how.in_words(groups)
     file = Checkpoint(checkpoint, model, settings)
     plain = partial(core.start_loss, start == "logit-adjusted")
     with stage_progress(progress and is_first_rank()) as show:

@@ -35,6 +35,21 @@ class Training(NamedTuple):
     autocast: torch.dtype | None
     max_norm: float | None
 
+    def in_words(self, groups: Groups) -> dict[str, str]:
+        """The optimizer with its defaults, and the scheduler, for comparing them."""
+        optimizer = self.optimizer(groups)
+        scheduler = None if self.scheduler is None else self.scheduler(optimizer)
+        options = ", ".join(f"{key}={_plain(x)}" for key, x in optimizer.defaults.items())
+        return {
+            "optimizer": f"{type(optimizer).__name__}({options})",
+            "scheduler": "None" if scheduler is None else type(scheduler).__name__,
+        }
+
+
+def _plain(value: Any) -> str:
+    """A value as a text that is the same in every process."""
+    return getattr(value, "__qualname__", type(value).__name__) if callable(value) else str(value)
+
 
 class Stage:
     """A stage of training: the optimizer, the scheduler, the scaler and the running average."""
@@ -86,7 +101,6 @@ class Stage:
         """The state of all parts, of a model that is split over ranks the whole one."""
         average = [] if self.average is None else self.average.values
         return {
-            "made_by": self._made_by(),
             "optimizer": optimizer_state(self.model, self.optimizer),
             "scheduler": None if self.scheduler is None else self.scheduler.state_dict(),
             "scaler": self.scaler.state_dict(),
@@ -95,12 +109,6 @@ class Stage:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from a state."""
-        for name, value in self._made_by().items():
-            if state["made_by"][name] != value:
-                raise ValueError(
-                    f"the checkpoint was written with {name}={state['made_by'][name]}; got "
-                    f"{name}={value}. Use the same one, or remove the file to begin again"
-                )
         load_optimizer_state(self.model, self.optimizer, state["optimizer"])
         if self.scheduler is not None:
             self.scheduler.load_state_dict(state["scheduler"])
@@ -108,16 +116,6 @@ class Stage:
         if self.average is not None:
             values = zip(state["average"], self.average.values, strict=True)
             self.average.values = [split_like(value, own) for value, own in values]
-
-    def _made_by(self) -> dict[str, str]:
-        """The optimizer with its defaults, and the scheduler, as texts."""
-        given = self.optimizer.defaults.items()
-        options = ", ".join(f"{key}={value}" for key, value in given)
-        scheduler = None if self.scheduler is None else type(self.scheduler).__name__
-        return {
-            "optimizer": f"{type(self.optimizer).__name__}({options})",
-            "scheduler": str(scheduler),
-        }
 
 
 def in_groups(groups: Groups) -> list[Tensor]:

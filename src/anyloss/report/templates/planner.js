@@ -8,7 +8,7 @@
   const decimal = (value, digits = 3) => value === null || !Number.isFinite(value) ? "undefined" : value.toFixed(digits);
   const share = (part, whole) => whole ? (100 * part / whole).toFixed(1) + " %" : "undefined";
   const amount = (value) => Number.isFinite(value) ? value.toLocaleString("en", { maximumFractionDigits: 1 }) : "undefined";
-  const label = (value) => String(value).length < 5 ? value.toFixed(3) : String(value);
+  const label = (value) => /^\d(\.\d{1,2})?$/.test(String(value)) ? value.toFixed(3) : String(value);
   const price = (name) => at(name).valueAsNumber >= 0 ? at(name).valueAsNumber : NaN;
   const cost = (k) => 1000 * (price("fn-cost") * fn[k] + price("fp-cost") * fp[k]) / rows;
 
