@@ -46,7 +46,7 @@ def test_nothing_certified_gives_the_first_candidate_and_the_rows_needed():
     assert len(found.tested) == 1
     assert found.certificate == certify(y, s > found.tested[0], "recall >= 0.9")
     assert found.rows_needed > 20
-    assert f"about {found.rows_needed} rows would be needed" in found.words()
+    assert f"about {found.rows_needed} certifying rows would be needed" in found.words()
     assert np.isfinite(found.uncertified_threshold)
 
 

@@ -104,7 +104,7 @@ def some_thresholds(y: Array, p: Array, given: Array) -> Array:
 
     >>> y, p = np.array([0, 0, 1, 1]), np.array([0.123456, 0.2, 0.21, 0.9])
     >>> some_thresholds(y, p, np.array([0.5])).tolist()
-    [0.1, 0.16, 0.205, 0.5, 0.9]
+    [0.09, 0.16, 0.2, 0.5, 0.9]
     """
     values, half = np.unique(p), MOST_THRESHOLDS // 2
     below = np.append(values[0] / 2, values)  # a threshold lies from here ...
