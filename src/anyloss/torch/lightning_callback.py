@@ -23,8 +23,7 @@ class RefineCallback(lightning.Callback):
     of the module. From `at_epoch` on this is the loss for the metric. After each epoch the
     validation loader of the Trainer is scored, and at the end the module gets the refined weights,
     or if they are worse than the start on the validation rows, their mean with those of the start,
-    or the start. The optimizer and everything else are the user's. The state is saved in
-    Lightning's checkpoints.
+    or the start. All else is the user's. Lightning's checkpoints hold the state.
 
     Args:
         metric (str, callable or Metric): a name, a formula or a function of `tp, fn, fp, tn`.
@@ -63,16 +62,13 @@ class RefineCallback(lightning.Callback):
         self.at_epoch, self.criterion = at_epoch, criterion
         self.options: dict[str, Any] = {"priors": priors, "cross_entropy": cross_entropy}
         self.core: Refinement | None = None
-        self.saved: dict[str, Any] = {}  # to go on from
-        self.last: dict[str, Any] = {}  # of a fit that has ended
+        self.saved = self.last = dict[str, Any]()  # to go on from, and of a fit that has ended
 
     def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
         if self.core is not None or trainer.current_epoch < self.at_epoch:
             return
         if not isinstance(found := getattr(pl_module, self.criterion), nn.Module):
-            raise TypeError(
-                f"{self.criterion} must be a Module, such as BCEWithLogitsLoss(); got {found}"
-            )
+            raise TypeError(f"{self.criterion} must be a Module, a loss of logits; got {found}")
         self.core = Refinement(
             pl_module, trainer.train_dataloader, trainer.val_dataloaders, self.loss, **self.options
         )
@@ -89,17 +85,11 @@ class RefineCallback(lightning.Callback):
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
         if self.core is not None:
             self.refined = self.core.finish()
+            self.on_exception(trainer, pl_module)
 
-    def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:
-        self._restore(pl_module)
-
-    def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
-        self._restore(pl_module)
-
-    def _restore(self, pl_module: Any) -> None:
-        """Give the criterion the forward of its class back."""
+    def on_exception(self, trainer: Any, pl_module: Any, exception: Any = None) -> None:
         if self.core is not None:
-            del getattr(pl_module, self.criterion).forward
+            del getattr(pl_module, self.criterion).forward  # that of its class is back
             self.last, self.core, self.saved = self.core.state_dict(), None, {}
 
     def state_dict(self) -> dict[str, Any]:
