@@ -15,7 +15,7 @@ import numpy as np
 
 from anyloss._core.backend import Array
 
-Z = 1.959963984540054  # the normal distribution has 95 % within so many standard deviations
+Z = 1.959963984540054  # standard deviations on both sides of the mean that hold 95 %
 
 __all__ = ["CostSummary", "cost_summary", "cost_weights", "least_cost"]
 

@@ -231,7 +231,7 @@ class AnyLossClassifier(DecisionShares, ClassifierMixin, BaseEstimator):  # type
         self, X: Array, y: Array, sample_weight: Array | None, groups: Array | None,
         certify_set: tuple[Array, Array] | None,
     ) -> Self:  # fmt: skip
-        find_metric(self.metric)
+        metric = find_metric(self.metric)
         hidden, promise = self._check_parameters()
         self._check_shares(promise)
         with _hint_for_text():
@@ -268,7 +268,7 @@ class AnyLossClassifier(DecisionShares, ClassifierMixin, BaseEstimator):  # type
             X, y = X[rows], y[rows]
         target = read_target(y, self.metric, self.average, self.pos_label, sample_weight)
         check_task(promise, target.task)
-        warn_if_one_sided(promise, find_metric(self.metric), target.task, target.average)
+        warn_if_one_sided(promise, metric, target.task, target.average)
         target, sample_weight = self._weigh(target, sample_weight)
         labels = target.labels
         initial = self._initial_layers([X.shape[1], *hidden, labels.shape[1]])

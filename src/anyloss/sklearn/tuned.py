@@ -241,9 +241,10 @@ class TunedDecisionClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimat
         target = read_target(
             given.y, self.metric, self.average, self.pos_label, given.weight, known
         )
-        check_average(find_metric(self.metric), target.average)
+        metric = find_metric(self.metric)
+        check_average(metric, target.average)
         check_task(promise, target.task)
-        warn_if_one_sided(promise, find_metric(self.metric), target.task, target.average)
+        warn_if_one_sided(promise, metric, target.task, target.average)
         wanted = Wanted(self._methods(), target.task, target.classes, target.positive)
         if prefit:
             self.estimator_ = self.estimator

@@ -2,8 +2,8 @@
 
 `fit_table` fits a model to a table and evaluates it, `save` and `load` keep the model in a folder,
 `predict_table` predicts the rows of a file, `estimate_prevalence` estimates their share of
-positives, and `compare_table` compares the model with the usual
-methods. `TableEncoder` and `for_tables` bring a data frame to any scikit-learn classifier.
+positives, and `compare_table` compares the model with the usual methods. `TableEncoder` and
+`for_tables` bring a data frame to any scikit-learn classifier.
 """
 
 from anyloss.tabular.comparing import compare_table

@@ -105,9 +105,9 @@ class AutoClassifier(DecisionShares):
         """Fit as many members as the limit of time allows, and weigh them."""
         if sample_weight is not None:
             sample_weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
-            used = sample_weight > 0
-            groups = None if groups is None else groups[used]
-            X, y, sample_weight = X[used], y[used], sample_weight[used]
+            if not (used := sample_weight > 0).all():
+                groups = None if groups is None else groups[used]
+                X, y, sample_weight = X[used], y[used], sample_weight[used]
         limit = self.time_limit
         deadline = None if limit is None else Deadline(TRAINING * limit, self.clock)
         every = _Rows(X, y, sample_weight, groups)
@@ -118,12 +118,12 @@ class AutoClassifier(DecisionShares):
         self.skipped_: dict[str, str] = {}
         self._seconds: dict[str, float] = {}  # that members take
         entries = portfolio(limited=limit is not None, grouped=groups is not None)
-        least, spare = _at_most(LEAST_ROWS, every, whole, self.seed), None
         if deadline is not None and len(y) > LEAST_ROWS:  # used if nothing else ends in time
-            spare = self._fit_member(ENTRIES["linear"], least[0], None)
+            least, *sample = _at_most(LEAST_ROWS, every, whole, self.seed)
+            spare = self._fit_member(ENTRIES["linear"], least, None)
         fitted = self._fit_members(entries, every if deadline is None else few, few, deadline)
         if not fitted:
-            _, target, at = least
+            target, at = sample
             self.skipped_["linear, all rows"] = self.skipped_.pop("linear")
             fitted = {"linear": spare}
         values = [held_out_values(x, self.task) for x in fitted.values()]

@@ -110,8 +110,7 @@ def predict_table(
     with local_file(source) as file:
         columns = output_columns(model.outcome, probabilities or model.costs is not None)
         paid = [] if model.costs is None else model.costs.columns()
-        there = next(read_parts(file, 1, **options))
-        ids = _id_columns(model, there, id_column, columns)
+        ids = _id_columns(model, _first_row(model, file, options), id_column, columns)
         parts = _parts(model, file, rows, paid, ids, options)
         return _write(model, parts, out, ids, columns, allow_drift, on_rows, on_warning)
 
@@ -157,6 +156,7 @@ def estimate_prevalence(
         )
     model.check_movable()
     options: dict[str, Any] = {"separator": separator, "encoding": encoding, "sheet": sheet}
+    _first_row(model, source, options)
     kept, stride = list[Array](), 1
     for part in _parts(model, source, PART, [], [], options):
         kept.append(model.encoder.transform(model.read(part))[::stride])
@@ -165,14 +165,19 @@ def estimate_prevalence(
     return float(model.classifier.estimate_priors(np.concatenate(kept))[1])
 
 
+def _first_row(model: TableModel, file: Path | str, options: dict[str, Any]) -> Any:
+    """The first row of a file; an error if it has no column that the model needs."""
+    there = next(read_parts(file, 1, **options))
+    if not there.columns.isin(model.columns()).any():
+        check_column(model.columns()[0], there)
+    return there
+
+
 def _parts(
     model: TableModel, file: Path | str, rows: int, paid: list[str], ids: list[str],
     options: dict[str, Any],
 ) -> Iterator[Any]:  # fmt: skip
     """The columns of a file that the model needs, in parts."""
-    there = next(read_parts(file, 1, **options))
-    if not there.columns.isin(model.columns()).any():
-        check_column(model.columns()[0], there)
     return read_parts(
         file, rows, columns=list(dict.fromkeys([*model.columns(), *paid, *ids])), names=ids,
         texts=[*model.columns(Texts, Means), *ids],

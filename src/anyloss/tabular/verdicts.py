@@ -69,11 +69,9 @@ def advice(result: Result) -> Message:
         return stop(headline(result.baselines))
     if stops:
         return stop(f"Do not rely on this model: {stops[0]}.")
-    return (
-        savings_advice(result.costs[PER_ROW])
-        if result.costs
-        else information(headline(result.baselines))
-    )
+    if result.costs:
+        return savings_advice(result.costs[PER_ROW])
+    return information(headline(result.baselines))
 
 
 def savings_advice(found: CostSummary) -> Message:
